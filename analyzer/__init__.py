@@ -1,0 +1,1 @@
+"""The SLO analyzer of llm-goodput: pure core first, input and output at the rim."""

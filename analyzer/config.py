@@ -1,0 +1,95 @@
+"""The configuration file: SLO classes, sources and limits, strictly read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from analyzer import slo
+from analyzer.config_sources import (
+    EngineSource,
+    GatewaySource,
+    GpuSource,
+    read_engine,
+    read_gateway,
+    read_gpu,
+)
+from analyzer.slo import SloClass
+from analyzer.strict import ConfigError, Node, load, parse
+
+SECTIONS = ("slo_classes", "engines", "gpus", "gateways", "limits", "engine_histograms")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many label values the exporter keeps apart before it says `other`."""
+
+    models: int = 20
+    label_values: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A valid configuration; nothing downstream checks it again.
+
+    `engine_histograms` false leaves out the engines' latency histograms.
+    """
+
+    slo_classes: tuple[SloClass, ...] = ()
+    engines: tuple[EngineSource, ...] = ()
+    gpus: tuple[GpuSource, ...] = ()
+    gateways: tuple[GatewaySource, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    engine_histograms: bool = True
+
+
+def load_config(path: Path) -> Config:
+    """Returns the configuration at *path*. Raises ConfigError."""
+    return read_config(load(path))
+
+
+def parse_config(text: str, file: str = "") -> Config:
+    """Returns the configuration in *text*. Raises ConfigError."""
+    return read_config(parse(text, file))
+
+
+def read_config(node: Node) -> Config:
+    """Returns the configuration of a document. Raises ConfigError."""
+    if node.value is None:
+        raise node.error("is empty; give at least one engine or SLO class")
+    members = node.mapping(optional=SECTIONS)
+    config = Config(
+        slo_classes=slo.read_classes(members["slo_classes"])
+        if "slo_classes" in members
+        else (),
+        engines=tuple(map(read_engine, _list(members, "engines"))),
+        gpus=tuple(map(read_gpu, _list(members, "gpus"))),
+        gateways=tuple(map(read_gateway, _list(members, "gateways"))),
+        limits=_read_limits(members.get("limits")),
+        engine_histograms=members["engine_histograms"].boolean()
+        if "engine_histograms" in members
+        else True,
+    )
+    for section in ("engines", "gpus", "gateways"):
+        _refuse_twins(members.get(section), [s.name for s in getattr(config, section)])
+    return config
+
+
+def _list(members: Mapping[str, Node], name: str) -> list[Node]:
+    return list(members[name].items()) if name in members else []
+
+
+def _refuse_twins(node: Node | None, names: list[str]) -> None:
+    for index, name in enumerate(names):
+        if node is not None and name in names[:index]:
+            path = f"{node.path}[{index}].name"
+            raise ConfigError(path, f"{name!r} is given twice", node.file)
+
+
+def _read_limits(node: Node | None) -> Limits:
+    if node is None:
+        return Limits()
+    members = node.mapping(optional=("models", "label_values"))
+    values = {name: value.integer(maximum=1000) for name, value in members.items()}
+    return Limits(**values)

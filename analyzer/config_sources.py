@@ -1,0 +1,302 @@
+"""The sources of a configuration: engines, GPU exporters and gateway logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from analyzer.strict import Node
+
+NAME = r"[a-zA-Z0-9][a-zA-Z0-9_.:-]{0,127}"
+NAME_TEXT = "a name of letters, digits and _ . : - (at most 128)"
+ENGINES = ("auto", "vllm")
+FORMATS = (
+    "auto",
+    "envoy",
+    "nginx",
+    "haproxy",
+    "traefik",
+    "caddy",
+    "litellm",
+    "middleware",
+    "custom",
+)
+FRAMINGS = ("auto", "plain", "cri", "docker")
+DECLARED = (
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "max_model_len",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+)
+RECORD_FIELDS = (
+    "start",
+    "request_id",
+    "status",
+    "model",
+    "route",
+    "tenant",
+    "ttft",
+    "tpot",
+    "max_gap",
+    "e2e",
+    "prompt_tokens",
+    "completion_tokens",
+    "backend",
+    "stream",
+)
+FIELD_UNITS = ("s", "ms", "us", "ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How a target's certificate is checked, and the one we show it."""
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    insecure_skip_verify: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a target asks for: a bearer token or a name and password, from files.
+
+    The files are read at every use, so that rotated secrets need no reload.
+    """
+
+    bearer_file: str = ""
+    username: str = ""
+    password_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSource:
+    """One engine to scrape; durations in seconds, `max_body_bytes` in bytes.
+
+    `aliases` maps other names of a model to the served one. `declared` holds knobs
+    that the engine's metrics never tell.
+    """
+
+    name: str
+    url: str
+    engine: str = "auto"
+    interval: float = 2.0
+    timeout: float = 5.0
+    startup_grace: float = 600.0
+    stall_grace: float = 30.0
+    max_body_bytes: int = 16 << 20
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    tls: Tls = field(default_factory=Tls)
+    credentials: Credentials = field(default_factory=Credentials)
+    declared: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSource:
+    """One GPU exporter, and how to find our GPUs on its page."""
+
+    name: str
+    url: str
+    interval: float = 2.0
+    timeout: float = 5.0
+    match: Mapping[str, str] = field(default_factory=dict)
+    tls: Tls = field(default_factory=Tls)
+    credentials: Credentials = field(default_factory=Credentials)
+
+
+@dataclass(frozen=True, slots=True)
+class LogField:
+    """Where a custom format keeps one of our fields; *unit* of times only."""
+
+    key: str
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySource:
+    """One request log: exactly one of *path*, *socket* and *syslog* is set."""
+
+    name: str
+    path: str = ""
+    socket: str = ""
+    syslog: str = ""
+    format: str = "auto"
+    framing: str = "auto"
+    policy_statuses: tuple[int, ...] = ()
+    counts: bool = True
+    fields: Mapping[str, LogField] = field(default_factory=dict)
+
+
+def read_engine(node: Node) -> EngineSource:
+    """Returns one entry of `engines`. Raises ConfigError."""
+    members = node.mapping(
+        required=("name", "url"),
+        optional=(
+            "engine",
+            "interval",
+            "timeout",
+            "startup_grace",
+            "stall_grace",
+            "max_body_bytes",
+            "aliases",
+            "tls",
+            "authorization",
+            "basic_auth",
+            "declared",
+        ),
+    )
+    given: dict[str, object] = {}
+    for name, minimum in (
+        ("interval", 0.2),
+        ("timeout", 0.1),
+        ("startup_grace", 0.0),
+        ("stall_grace", 1.0),
+    ):
+        if name in members:
+            given[name] = members[name].duration(minimum=minimum)
+    if "engine" in members:
+        given["engine"] = members["engine"].choice(ENGINES)
+    if "max_body_bytes" in members:
+        given["max_body_bytes"] = members["max_body_bytes"].integer(
+            minimum=1024, maximum=1 << 30
+        )
+    if "aliases" in members:
+        aliases = members["aliases"].members()
+        given["aliases"] = {name: value.text() for name, value in aliases.items()}
+    if "declared" in members:
+        knobs = members["declared"].mapping(optional=DECLARED)
+        given["declared"] = {name: value.integer() for name, value in knobs.items()}
+    return EngineSource(
+        name=members["name"].text(pattern=NAME, what=NAME_TEXT),
+        url=_read_url(members["url"]),
+        tls=_read_tls(members.get("tls")),
+        credentials=_read_credentials(members),
+        **given,  # type: ignore[arg-type]
+    )
+
+
+def read_gpu(node: Node) -> GpuSource:
+    """Returns one entry of `gpus`. Raises ConfigError."""
+    members = node.mapping(
+        required=("name", "url"),
+        optional=("interval", "timeout", "match", "tls", "authorization", "basic_auth"),
+    )
+    match: dict[str, str] = {}
+    if "match" in members:
+        found = members["match"].mapping(
+            optional=("hostname", "pod", "namespace", "uuid")
+        )
+        match = {name: value.text() for name, value in found.items()}
+    default = GpuSource("", "")
+    return GpuSource(
+        name=members["name"].text(pattern=NAME, what=NAME_TEXT),
+        url=_read_url(members["url"]),
+        interval=members["interval"].duration(minimum=0.2)
+        if "interval" in members
+        else default.interval,
+        timeout=members["timeout"].duration(minimum=0.1)
+        if "timeout" in members
+        else default.timeout,
+        match=match,
+        tls=_read_tls(members.get("tls")),
+        credentials=_read_credentials(members),
+    )
+
+
+def read_gateway(node: Node) -> GatewaySource:
+    """Returns one entry of `gateways`. Raises ConfigError."""
+    places = ("path", "socket", "syslog")
+    members = node.mapping(
+        required=("name",),
+        optional=(*places, "format", "framing", "policy_statuses", "counts", "fields"),
+    )
+    given = [place for place in places if place in members]
+    if len(given) != 1:
+        raise node.error(f"needs exactly one of {', '.join(places)}")
+    place = given[0]
+    pattern = {"path": "", "socket": r"unix://.+", "syslog": r"udp://.*:\d+"}[place]
+    what = {"path": "a path", "socket": "unix://PATH", "syslog": "udp://HOST:PORT"}
+    statuses: tuple[int, ...] = ()
+    if "policy_statuses" in members:
+        statuses = tuple(
+            item.integer(minimum=400, maximum=599)
+            for item in members["policy_statuses"].items()
+        )
+    log_format = members["format"].choice(FORMATS) if "format" in members else "auto"
+    fields = {
+        name: _read_field(value)
+        for name, value in (
+            members["fields"].mapping(optional=RECORD_FIELDS).items()
+            if "fields" in members
+            else ()
+        )
+    }
+    if (log_format == "custom") != bool(fields):
+        raise node.error("format custom needs fields, and only custom may have them")
+    return GatewaySource(
+        name=members["name"].text(pattern=NAME, what=NAME_TEXT),
+        format=log_format,
+        framing=members["framing"].choice(FRAMINGS) if "framing" in members else "auto",
+        policy_statuses=statuses,
+        counts=members["counts"].boolean() if "counts" in members else True,
+        fields=fields,
+        **{place: members[place].text(pattern=pattern, what=what[place])},
+    )
+
+
+def _read_field(node: Node) -> LogField:
+    if isinstance(node.value, str):
+        return LogField(node.text())
+    members = node.mapping(required=("key",), optional=("unit",))
+    unit = members["unit"].choice(FIELD_UNITS) if "unit" in members else ""
+    return LogField(members["key"].text(), unit)
+
+
+def _read_url(node: Node) -> str:
+    text = node.text(what="a URL such as http://localhost:8000/metrics")
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+        port = parts.port
+    except ValueError:
+        usable, port = False, None
+    if not usable or port == 0:
+        raise node.error(
+            "must be a URL such as http://localhost:8000/metrics, "
+            f"got {text.rpartition('@')[2][:60]!r}"
+        )
+    if "@" in parts.netloc:
+        raise node.error("must not hold a password; use authorization or basic_auth")
+    return text
+
+
+def _read_tls(node: Node | None) -> Tls:
+    if node is None:
+        return Tls()
+    members = node.mapping(
+        optional=("ca_file", "cert_file", "key_file", "insecure_skip_verify")
+    )
+    if ("cert_file" in members) != ("key_file" in members):
+        raise node.error("cert_file and key_file go together")
+    paths = {n: m.text() for n, m in members.items() if n != "insecure_skip_verify"}
+    skip = members.get("insecure_skip_verify")
+    return Tls(insecure_skip_verify=skip.boolean() if skip else False, **paths)
+
+
+def _read_credentials(members: Mapping[str, Node]) -> Credentials:
+    bearer, basic = members.get("authorization"), members.get("basic_auth")
+    if bearer is not None and basic is not None:
+        raise basic.error("cannot stand beside authorization")
+    if bearer is not None:
+        found = bearer.mapping(required=("credentials_file",))
+        return Credentials(bearer_file=found["credentials_file"].text())
+    if basic is not None:
+        found = basic.mapping(required=("username", "password_file"))
+        return Credentials(
+            username=found["username"].text(),
+            password_file=found["password_file"].text(),
+        )
+    return Credentials()

@@ -1,0 +1,1 @@
+"""One table per engine: its own names in, canonical signals out."""

@@ -1,0 +1,227 @@
+"""Reads expositions of one vLLM target into canonical signals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from analyzer.engines import vllm
+from analyzer.engines.reading import EngineReading
+from analyzer.engines.vllm import Field, Kind
+from analyzer.exposition import Exposition, Series
+from analyzer.histogram import Histogram
+from analyzer.snapshot import Group, Key, Snapshot
+
+_FIELDS: Mapping[str, Field] = dict(vllm.fields())
+_BARE_PREFERENCE = len(vllm.PREFIXES)
+_MAX_KNOWN_SERIES = 50_000
+_PROCESS_START = "process_start_time_seconds"
+_DROPPED_LABELS = frozenset({*vllm.MODEL_LABELS, vllm.RANK_LABEL, "le"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """What the reader worked out about one series: where its value goes."""
+
+    field: Field
+    key: Key
+    bound: float
+    page: tuple[int, int]  # preference of its prefix, then of its name
+
+
+@dataclass(slots=True)
+class _Page:
+    """The values found under one prefix and one generation of names."""
+
+    counters: dict[Key, float] = field(default_factory=dict)
+    buckets: dict[Key, list[tuple[float, float]]] = field(default_factory=dict)
+    sums: dict[Key, float] = field(default_factory=dict)
+    created: dict[Key, float] = field(default_factory=dict)
+    gauges: dict[Group, float] = field(default_factory=dict)
+    signals: dict[str, str] = field(default_factory=dict)
+
+
+class VllmReader:
+    """Reads one target's expositions; remembers its series between scrapes.
+
+    *model* names the model of series without a model label (before 0.3.3);
+    *admit* gives the label value under which a model is kept.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str = "unknown",
+        admit: Callable[[str], str] = lambda model: model,
+    ) -> None:
+        self._model = model
+        self._admit = admit
+        self._slots: dict[Series, _Slot | None] = {}
+
+    def read(self, exposition: Exposition, at: float) -> EngineReading:
+        """Returns what *exposition*, scraped at *at* (Unix seconds), says."""
+        slots = self._slots
+        if len(slots) > _MAX_KNOWN_SERIES:
+            slots.clear()
+        pages: dict[tuple[int, int], _Page] = {}
+        cache_config: dict[str, Mapping[str, str]] = {}
+        http: dict[Key, float] = {}
+        started: float | None = None
+        frontend = False
+        unknown = _Unknown
+        for series, value in zip(exposition.series, exposition.values, strict=True):
+            slot = slots.get(series, unknown)
+            if slot is unknown:
+                slot = slots[series] = self._slot(series)
+            if slot is None:
+                if series.name == _PROCESS_START:
+                    started = value
+                elif series.name in vllm.FRONTEND_NAMES:
+                    frontend = True
+                    _add_completion(http, series, value)
+                continue
+            assert isinstance(slot, _Slot)
+            page = pages.get(slot.page)
+            if page is None:
+                page = pages[slot.page] = _Page()
+            _put(page, slot, value)
+            if slot.field.metric.kind is Kind.INFO:
+                rank = series.labels.get(vllm.RANK_LABEL, "0")
+                cache_config[rank] = known_labels(series.labels)
+            page.signals.setdefault(slot.field.metric.signal, series.name)
+        return _assemble(
+            pages, at, started, cache_config, http, frontend, exposition.damaged_lines
+        )
+
+    def _slot(self, series: Series) -> _Slot | None:
+        """Works out where *series* leads, None when it is not an engine signal."""
+        name = series.name
+        for preference, prefix in enumerate(vllm.PREFIXES):
+            if name.startswith(prefix):
+                found = _FIELDS.get(name[len(prefix) :])
+                break
+        else:
+            preference = _BARE_PREFERENCE
+            found = _FIELDS.get(name)
+            if found is not None and not found.metric.bare:
+                found = None
+        if found is None:
+            return None
+        labels = series.labels
+        bound = math.nan
+        if found.part == "bucket":
+            try:
+                bound = float(labels["le"])
+            except (KeyError, ValueError):
+                return None
+        own = found.metric.label
+        model = next((labels[n] for n in vllm.MODEL_LABELS if n in labels), self._model)
+        admitted = self._admit(model)
+        group = Group(
+            found.metric.signal,
+            admitted,
+            labels.get(vllm.RANK_LABEL, "0"),
+            labels.get(own, "") if own else "",
+        )
+        origin = tuple(
+            sorted(
+                (k, v) for k, v in labels.items() if k not in _DROPPED_LABELS | {own}
+            )
+        )
+        if admitted != model:
+            origin = (*origin, ("model_name", model))
+        page = (preference, found.preference)
+        return _Slot(found, Key(group, origin), bound, page)
+
+
+_Unknown = object()
+
+
+def known_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Returns the labels that say something; vLLM prints the rest as "None"."""
+    return {name: value for name, value in labels.items() if value not in ("None", "")}
+
+
+def _put(page: _Page, slot: _Slot, value: float) -> None:
+    part, key = slot.field.part, slot.key
+    if part == "bucket":
+        page.buckets.setdefault(key, []).append((slot.bound, value))
+    elif part == "sum":
+        page.sums[key] = value
+    elif part == "created":
+        page.created[key] = value
+    elif part == "value" and value == value:
+        kind = slot.field.metric.kind
+        if kind is Kind.COUNTER:
+            page.counters[key] = value
+        elif kind is Kind.GAUGE:
+            page.gauges[key.group] = page.gauges.get(key.group, 0.0) + value
+        elif kind is Kind.RATIO:
+            page.gauges[key.group] = max(page.gauges.get(key.group, 0.0), value)
+
+
+def _add_completion(http: dict[Key, float], series: Series, value: float) -> None:
+    """Counts answers that ended on a generation route, by class of status."""
+    labels = series.labels
+    if series.name != "http_requests_total" or labels.get("method") != "POST":
+        return
+    if labels.get("handler") in vllm.GENERATION_HANDLERS:
+        group = Group("http_completions", "", "", labels.get("status", ""))
+        key = Key(group, (("handler", labels["handler"]),))
+        http[key] = value
+
+
+def _assemble(
+    pages: dict[tuple[int, int], _Page],
+    at: float,
+    started: float | None,
+    cache_config: Mapping[str, Mapping[str, str]],
+    http: dict[Key, float],
+    frontend: bool,
+    damaged_lines: int,
+) -> EngineReading:
+    """Takes each signal from the best page that has it, under one prefix only."""
+    counters: dict[Key, float] = dict(http)
+    histograms: dict[Key, Histogram] = {}
+    created: dict[Key, float] = {}
+    gauges: dict[Group, float] = {}
+    names: dict[str, str] = {}
+    best = min(pages)[0] if pages else None
+    for preference in sorted(pages):
+        if preference[0] != best:
+            continue
+        page = pages[preference]
+        new = page.signals.keys() - names.keys()
+        names.update((signal, page.signals[signal]) for signal in new)
+        counters.update((k, v) for k, v in page.counters.items() if k.group.signal in new)
+        created.update((k, v) for k, v in page.created.items() if k.group.signal in new)
+        gauges.update((g, v) for g, v in page.gauges.items() if g.signal in new)
+        for key, buckets in page.buckets.items():
+            if key.group.signal in new:
+                histogram = _histogram(buckets, page.sums.get(key, 0.0))
+                if histogram is not None:
+                    histograms[key] = histogram
+    bare = best == _BARE_PREFERENCE
+    if bare and not {"running", "ttft"} <= names.keys():
+        return EngineReading(
+            Snapshot(at, started, damaged=damaged_lines > 0), frontend=frontend
+        )
+    snapshot = Snapshot(
+        at, started, counters, histograms, created, damaged=damaged_lines > 0
+    )
+    prefix = None
+    if best is not None:
+        prefix = "" if bare else vllm.PREFIXES[best]
+    return EngineReading(snapshot, gauges, cache_config, names, prefix, frontend)
+
+
+def _histogram(buckets: list[tuple[float, float]], total: float) -> Histogram | None:
+    """Returns the histogram of *buckets*, None when its +Inf bucket is missing."""
+    bounds, counts = zip(*buckets, strict=True)
+    if any(a >= b for a, b in zip(bounds, bounds[1:], strict=False)):
+        ordered = sorted(dict(buckets).items())
+        bounds, counts = zip(*ordered, strict=True)
+    if bounds[-1] != math.inf or any(count != count for count in counts):
+        return None
+    return Histogram(bounds, counts, total)

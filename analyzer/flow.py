@@ -1,0 +1,313 @@
+"""One engine's way from scrapes to totals and state: live and on recordings alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from analyzer import accrual
+from analyzer.catalogue import KV_SAMPLE_BOUNDS, SCRAPE_FAILURES
+from analyzer.config import Config
+from analyzer.config_sources import EngineSource
+from analyzer.engines.reader import VllmReader
+from analyzer.engines.reading import EngineReading
+from analyzer.exposition import LineError, Parser
+from analyzer.goodput import Marginal, longest_prompt
+from analyzer.heartbeat import Heartbeat, Pulse
+from analyzer.histogram import Histogram
+from analyzer.history import History, Peak, Totals, Trail
+from analyzer.ledger import Ledger
+from analyzer.slo import SloClass
+from analyzer.snapshot import Increase, Reset, Snapshot, increase, merge
+
+KIND = "engine"
+STALE_AFTER_SECONDS = 10.0
+DOWN_AFTER_SECONDS = 10.0
+STALE_INTERVALS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What an engine says of its models beside its metrics.
+
+    `aliases` maps other names to the first served one; `max_model_len` is in tokens.
+    """
+
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    max_model_len: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The last scrape: when it began, how long it took, why it failed (or "")."""
+
+    at: float
+    seconds: float
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Memory:
+    """What of a flow outlives the process: totals, last page, and when it began."""
+
+    since: float
+    ledger: Ledger = field(default_factory=Ledger)
+    snapshot: Snapshot | None = None
+    last_success: float | None = None
+
+
+class EngineFlow:
+    """Follows one engine: `observe` a page or `fail`, then read what is known.
+
+    *since* (Unix seconds) is when the engine came under watch: what a process that
+    began later has counted is all new.
+    """
+
+    def __init__(
+        self,
+        source: EngineSource,
+        config: Config,
+        *,
+        since: float,
+        admit: Callable[[str], str] = lambda model: model,
+        memory: Memory | None = None,
+    ) -> None:
+        self.source = source
+        self.memory = memory or Memory(since)
+        self.attempt: Attempt | None = None
+        self.reading: EngineReading | None = None
+        self.pulse = Pulse.IDLE
+        self.served = Served()
+        self.damaged: tuple[LineError, ...] = ()
+        self.classes: dict[str, tuple[SloClass | None, str]] = {}
+        self.histories: dict[str, History] = {}
+        self.trails: dict[tuple[str, str, str], Trail] = {}
+        self._peaks: dict[tuple[str, str], Peak] = {}
+        self._totals: dict[str, Totals] = {}
+        self._failing_since: float | None = None
+        self._parser = Parser()
+        self._reader = VllmReader(admit=admit)
+        self._heartbeat = Heartbeat(grace=source.stall_grace)
+        self.configure(source, config)
+        for reason in SCRAPE_FAILURES:
+            self._count("scrape_failures", 0.0, reason)
+        for reset in Reset:
+            if reset is not Reset.NONE:
+                self._count("resets", 0.0, reset.value)
+        for name in ("scrapes", "damaged_lines", "sum_anomalies"):
+            self._count(name, 0.0)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The running totals of this target."""
+        return self.memory.ledger
+
+    def configure(self, source: EngineSource, config: Config) -> None:
+        """Takes over a reloaded configuration; totals go on."""
+        self.source = source
+        self._config = config
+        self._heartbeat.grace = source.stall_grace
+        self.classes.clear()
+
+    def learn(self, served: Served) -> None:
+        """Takes over what the engine says of its models."""
+        if served != self.served:
+            self.served = served
+            self.classes.clear()
+
+    def fail(self, reason: str, at: float, *, seconds: float, detail: str = "") -> None:
+        """Records a scrape that gave no page."""
+        self.attempt = Attempt(at, seconds, reason, detail)
+        if self._failing_since is None:
+            self._failing_since = at
+        self._count("scrapes", 1.0)
+        self._count("scrape_failures", 1.0, reason)
+
+    def observe(
+        self, text: str, at: float, *, seconds: float = 0.0, tick: bool = True
+    ) -> Increase | None:
+        """Records a page scraped at *at*; None when it is not an engine's page.
+
+        *tick* says that the sample is a timer's: only those enter distributions.
+        """
+        exposition = self._parser.parse(text)
+        reading = self._reader.read(exposition, at)
+        if not exposition.values and not text.rstrip().endswith("# EOF"):
+            self.fail("not_an_exposition", at, seconds=seconds, detail=text[:80])
+            return None
+        if exposition.values and reading.prefix is None and not reading.frontend:
+            detail = f"no vLLM series, first: {exposition.series[0].name}"
+            self.fail("no_engine_metrics", at, seconds=seconds, detail=detail)
+            return None
+        memory = self.memory
+        grown = increase(memory.snapshot, reading.snapshot, watched_since=memory.since)
+        memory.snapshot = merge(memory.snapshot, reading.snapshot, grown.reset)
+        memory.last_success = at
+        self.attempt = Attempt(at, seconds)
+        self._failing_since = None
+        self.reading = reading
+        self.damaged = exposition.errors
+        self._count("scrapes", 1.0)
+        self._count("damaged_lines", float(exposition.damaged_lines))
+        self._count("sum_anomalies", float(grown.sum_anomalies))
+        if grown.reset is not Reset.NONE:
+            self._count("resets", 1.0, grown.reset.value)
+        self._beat(reading, grown)
+        self._accrue(reading, grown)
+        self._watch_gauges(reading, at, tick=tick)
+        return grown
+
+    def _beat(self, reading: EngineReading, grown: Increase) -> None:
+        work = sum(
+            value
+            for group, value in reading.gauges.items()
+            if group.signal in ("running", "waiting", "swapped")
+        )
+        finished = [m.finished or 0.0 for m in accrual.by_model(grown).values()]
+        lifetime = {key.group: h for key, h in reading.snapshot.histograms.items()}
+        self.pulse = self._heartbeat.beat(
+            grown.end,
+            moved=accrual.moved(grown) or grown.reset is not Reset.NONE,
+            work=work,
+            ended=accrual.completions(grown),
+            finished=sum(finished),
+            prefill_p99=accrual.prefill_p99(lifetime),
+        )
+
+    def _accrue(self, reading: EngineReading, grown: Increase) -> None:
+        for model, growth in accrual.by_model(grown).items():
+            accrual.accrue(
+                self.ledger, growth, histograms=self._config.engine_histograms
+            )
+            slo_class, _ = self.class_of(model)
+            found: dict[str, Marginal] = {}
+            if slo_class is not None:
+                found = accrual.accrue_criteria(
+                    self.ledger,
+                    growth,
+                    slo_class,
+                    longest_prompt=self._longest_prompt(reading, model),
+                )
+            self._remember(reading, model, growth, found, grown.end)
+
+    def _remember(
+        self,
+        reading: EngineReading,
+        model: str,
+        growth: accrual.ModelIncrease,
+        found: Mapping[str, Marginal],
+        at: float,
+    ) -> None:
+        past = self._totals.get(model, Totals(at, 0.0, 0.0, 0.0))
+        marginals = dict(past.marginals)
+        for criterion, marginal in found.items():
+            known = marginals.get(criterion)
+            marginals[criterion] = marginal if known is None else known + marginal
+        in_flight = sum(
+            reading.gauge(signal, model) or 0.0 for signal in ("running", "waiting")
+        )
+        totals = Totals(
+            at,
+            past.finished + (growth.finished or 0.0),
+            past.tokens + (growth.total("generation_tokens") or 0.0),
+            in_flight,
+            marginals,
+        )
+        self._totals[model] = totals
+        self.histories.setdefault(model, History()).append(totals)
+
+    def _longest_prompt(self, reading: EngineReading, model: str) -> float:
+        declared = self.source.declared.get("max_model_len")
+        lengths: Histogram | None = next(
+            (
+                histogram
+                for key, histogram in reading.snapshot.histograms.items()
+                if key.group.signal == "prompt_length" and key.group.model == model
+            ),
+            None,
+        )
+        return longest_prompt(lengths, declared or self.served.max_model_len)
+
+    def _watch_gauges(self, reading: EngineReading, at: float, *, tick: bool) -> None:
+        for group, value in reading.gauges.items():
+            if group.signal not in ("running", "waiting", "kv_cache_usage"):
+                continue
+            key = (group.model, group.rank, group.signal)
+            self.trails.setdefault(key, Trail()).append(at, value)
+            if group.signal == "kv_cache_usage":
+                peak = self._peaks.setdefault((group.model, group.rank), Peak(60.0))
+                peak.append(at, value)
+                if tick and self.pulse is not Pulse.FROZEN:
+                    self.ledger.observe(
+                        "goodput_engine_kv_cache_usage_samples",
+                        (group.model,),
+                        value,
+                        KV_SAMPLE_BOUNDS,
+                    )
+
+    def class_of(self, model: str) -> tuple[SloClass | None, str]:
+        """Returns the class that judges *model* here, or None and why none does."""
+        found = self.classes.get(model)
+        if found is None:
+            aliases = {**self.served.aliases, **self.source.aliases}
+            found = accrual.class_of(model, self._config.slo_classes, aliases)
+            self.classes[model] = found
+        return found
+
+    def kv_peak(self, model: str, rank: str, at: float) -> float | None:
+        """Returns the highest KV-cache usage of the last minute."""
+        peak = self._peaks.get((model, rank))
+        return None if peak is None else peak.value(at)
+
+    def stale(self, at: float) -> str:
+        """Returns why the latest gauges no longer count at *at*, "" when they do."""
+        success = self.memory.last_success
+        if self.reading is None or success is None:
+            return "no page read yet"
+        limit = max(STALE_INTERVALS * self.source.interval, STALE_AFTER_SECONDS)
+        if at - success > limit + self.source.timeout:
+            return f"last page is {at - success:.0f} s old"
+        if self.pulse is Pulse.FROZEN:
+            return "gauges are frozen: the requests they show have gone"
+        return ""
+
+    def state(self, at: float) -> tuple[str, str]:
+        """Returns the engine's state at *at* and a sentence that says why."""
+        attempt = self.attempt
+        if attempt is None or attempt.reason:
+            reason = "not scraped yet" if attempt is None else attempt.reason
+            if self.memory.last_success is None:
+                waited = at - self.memory.since
+                if waited <= self.source.startup_grace:
+                    return "starting", f"no answer yet: {reason}"
+                return "down", f"no answer for {waited:.0f} s: {reason}"
+            failing = at - (at if self._failing_since is None else self._failing_since)
+            if reason == "refused" or failing >= DOWN_AFTER_SECONDS:
+                return "down", f"failing for {failing:.0f} s: {reason}"
+        reading = self.reading
+        if reading is None:
+            return "starting", "not scraped yet"
+        if reading.prefix is None:
+            if reading.frontend:
+                return "stats_disabled", "no engine series: --disable-log-stats"
+            return "serving", "no series yet"
+        if _asleep(reading):
+            return "sleeping", "engine_sleep_state is not awake"
+        if self.pulse is Pulse.STALLED:
+            still = at - (self._heartbeat.progressed_at or at)
+            return "stalled", f"requests present, no counter moved for {still:.0f} s"
+        return "serving", ""
+
+    def _count(self, name: str, amount: float, *labels: str) -> None:
+        self.ledger.add(f"goodput_target_{name}_total", (KIND, *labels), amount)
+
+
+def _asleep(reading: EngineReading) -> bool:
+    """Whether every rank that tells is asleep."""
+    awake = [
+        value
+        for group, value in reading.gauges.items()
+        if group.signal == "sleep_state" and group.extra == "awake"
+    ]
+    return bool(awake) and not any(awake)

@@ -1,0 +1,34 @@
+"""A limit on how many values of a label are kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+OTHER = "other"
+
+
+class LabelCap:
+    """Admits label values up to a limit; the rest is `other`, and counted.
+
+    Reserved values, those a configuration names, always have their place.
+    """
+
+    def __init__(self, limit: int, reserved: Iterable[str] = ()) -> None:
+        self._limit = limit
+        self._reserved = frozenset(reserved)
+        self._admitted: set[str] = set()
+        self.dropped = 0
+
+    def admit(self, value: str) -> str:
+        """Returns *value*, or `other` when its place is taken."""
+        if value in self._reserved or value in self._admitted:
+            return value
+        if len(self._admitted) < self._limit - len(self._reserved):
+            self._admitted.add(value)
+            return value
+        self.dropped += 1
+        return OTHER
+
+    def forget(self, values: Iterable[str]) -> None:
+        """Frees the places of values that are no longer in use."""
+        self._admitted.difference_update(values)

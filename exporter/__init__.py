@@ -1,0 +1,1 @@
+"""The daemon of llm-goodput: samples sources, keeps state, serves metrics."""
