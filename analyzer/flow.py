@@ -18,7 +18,9 @@ from analyzer.histogram import Histogram
 from analyzer.history import History, Peak, Totals, Trail
 from analyzer.ledger import Ledger
 from analyzer.slo import SloClass
-from analyzer.snapshot import Increase, Reset, Snapshot, increase, merge
+from analyzer.snapshot import Group, Increase, Reset, Snapshot, increase, merge
+from analyzer.timeline import Timeline
+from analyzer.verdict import engine_verdict
 
 KIND = "engine"
 STALE_AFTER_SECONDS = 10.0
@@ -83,8 +85,11 @@ class EngineFlow:
         self.classes: dict[str, tuple[SloClass | None, str]] = {}
         self.histories: dict[str, History] = {}
         self.trails: dict[tuple[str, str, str], Trail] = {}
+        self.timelines: dict[tuple[str, str], Timeline] = {}
+        self.totals: dict[str, Totals] = {}
+        self.in_flight_at_begin: dict[str, float] = {}
+        self.gaps = 0
         self._peaks: dict[tuple[str, str], Peak] = {}
-        self._totals: dict[str, Totals] = {}
         self._failing_since: float | None = None
         self._parser = Parser()
         self._reader = VllmReader(admit=admit)
@@ -109,6 +114,11 @@ class EngineFlow:
         self._config = config
         self._heartbeat.grace = source.stall_grace
         self.classes.clear()
+        names = {slo_class.name for slo_class in config.slo_classes}
+        for name, rows in self.ledger.counters.items():
+            if name.startswith("goodput_engine_criterion_"):
+                for labels in [labels for labels in rows if labels[1] not in names]:
+                    del rows[labels]
 
     def learn(self, served: Served) -> None:
         """Takes over what the engine says of its models."""
@@ -121,8 +131,10 @@ class EngineFlow:
         self.attempt = Attempt(at, seconds, reason, detail)
         if self._failing_since is None:
             self._failing_since = at
+            self.gaps += 1
         self._count("scrapes", 1.0)
         self._count("scrape_failures", 1.0, reason)
+        self._judge(at, None)
 
     def observe(
         self, text: str, at: float, *, seconds: float = 0.0, tick: bool = True
@@ -156,7 +168,43 @@ class EngineFlow:
         self._beat(reading, grown)
         self._accrue(reading, grown)
         self._watch_gauges(reading, at, tick=tick)
+        self._judge(at, grown)
         return grown
+
+    def _judge(self, at: float, grown: Increase | None) -> None:
+        """Adds the interval that ends at *at* to the timeline of every rank."""
+        state, _ = self.state(at)
+        ranks = self.ranks() or (("", ""),)
+        for model, rank in ranks:
+            requests = tokens = 0.0
+            if grown is not None:
+                e2e = grown.histograms.get(Group("e2e", model, rank))
+                requests = 0.0 if e2e is None else e2e.count
+                tokens = grown.counters.get(Group("generation_tokens", model, rank), 0.0)
+            verdict = engine_verdict(
+                state,
+                frozen=self.pulse is Pulse.FROZEN,
+                running=self.gauge("running", model, rank),
+                waiting=self.gauge("waiting", model, rank),
+                tokens=tokens,
+            )
+            timeline = self.timelines.setdefault((model, rank), Timeline())
+            timeline.extend(at, verdict, requests=requests, tokens=tokens)
+        if ranks != (("", ""),):
+            self.timelines.pop(("", ""), None)
+
+    def ranks(self) -> tuple[tuple[str, str], ...]:
+        """Returns the (model, rank) pairs on the latest page."""
+        if self.reading is None:
+            return ()
+        models = self.reading.models
+        return tuple((m, r) for m in models for r in self.reading.ranks(m))
+
+    def gauge(self, signal: str, model: str, rank: str) -> float | None:
+        """Returns a gauge of the latest page, None when it has none."""
+        if self.reading is None:
+            return None
+        return self.reading.gauge(signal, model, rank)
 
     def _beat(self, reading: EngineReading, grown: Increase) -> None:
         work = sum(
@@ -199,7 +247,7 @@ class EngineFlow:
         found: Mapping[str, Marginal],
         at: float,
     ) -> None:
-        past = self._totals.get(model, Totals(at, 0.0, 0.0, 0.0))
+        past = self.totals.get(model, Totals(at, 0.0, 0.0, 0.0))
         marginals = dict(past.marginals)
         for criterion, marginal in found.items():
             known = marginals.get(criterion)
@@ -214,7 +262,8 @@ class EngineFlow:
             in_flight,
             marginals,
         )
-        self._totals[model] = totals
+        self.totals[model] = totals
+        self.in_flight_at_begin.setdefault(model, in_flight)
         self.histories.setdefault(model, History()).append(totals)
 
     def _longest_prompt(self, reading: EngineReading, model: str) -> float:

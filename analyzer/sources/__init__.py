@@ -1,0 +1,1 @@
+"""Where offline analyses get their data: recordings on disk."""

@@ -1,0 +1,54 @@
+"""The verdicts on one engine rank over time, as segments without gaps or overlap."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from analyzer.verdict import Verdict
+
+MAX_SEGMENTS = 1000
+
+
+@dataclass(slots=True)
+class Segment:
+    """A stretch under one verdict, with what was finished and generated in it."""
+
+    start: float
+    end: float
+    verdict: Verdict
+    requests: float = 0.0
+    tokens: float = 0.0
+
+    def per_second(self, amount: float) -> float | None:
+        """Returns *amount* per second of the segment, None when it has no length."""
+        seconds = self.end - self.start
+        return amount / seconds if seconds > 0 else None
+
+
+class Timeline:
+    """Grows by intervals; neighbours under the same verdict are one segment."""
+
+    def __init__(self) -> None:
+        self._segments: deque[Segment] = deque(maxlen=MAX_SEGMENTS)
+        self._at: float | None = None
+
+    def extend(
+        self, at: float, verdict: Verdict, *, requests: float = 0.0, tokens: float = 0.0
+    ) -> None:
+        """Adds the interval from the last call until *at* under *verdict*."""
+        begin = at if self._at is None else self._at
+        self._at = max(at, begin)
+        last = self._segments[-1] if self._segments else None
+        if last is not None and last.verdict.name == verdict.name:
+            last.end = self._at
+            last.verdict = verdict
+            last.requests += requests
+            last.tokens += tokens
+        else:
+            self._segments.append(Segment(begin, self._at, verdict, requests, tokens))
+
+    def segments(self) -> tuple[Segment, ...]:
+        """Returns the segments, oldest first; those without length only if alone."""
+        kept = tuple(s for s in self._segments if s.end > s.start)
+        return kept or tuple(self._segments)
