@@ -1,0 +1,49 @@
+# Everything happens in .venv; a stamp file there says what is up to date.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Folders too, so that a module that was removed leaves the installed package.
+SOURCES := $(shell find analyzer exporter -name __pycache__ -prune -o -print) \
+	pyproject.toml README.md LICENSE
+
+# Python must not put the checkout on its path: the tests are of the installed wheel.
+export PYTHONSAFEPATH := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench tools
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/'
+
+demo: $(VENV)/.package  ## run the exporter on a recording of a real vLLM
+	@echo 'Status page: http://localhost:10555/   metrics: http://localhost:10555/metrics   (Ctrl-C ends it)'
+	$(BIN)/goodput-exporter --demo
+
+test: check tools  ## check, then run the tests against the installed package
+	$(BIN)/pytest
+
+check: $(VENV)/.dev $(VENV)/.package  ## lint, formatting and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev $(VENV)/.package  ## run the benchmarks, which print ratios
+	$(BIN)/python -m pytest tests/benchmarks -s
+
+tools:
+	@tests/install-prometheus
+
+$(VENV)/.venv:
+	$(PYTHON) -m venv $(VENV)
+	# Older ones know no dependency groups.
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' 'hatchling>=1.26'
+	@touch $@
+
+$(VENV)/.package: $(VENV)/.venv $(SOURCES)
+	$(BIN)/python -m pip install --quiet --no-build-isolation .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.venv pyproject.toml
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@

@@ -1,0 +1,40 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+
+import pytest
+from hypothesis import settings
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the markers, and lets property tests take the time they need."""
+    config.addinivalue_line(
+        "markers", "slow: takes more than a second or two; leave out with -m 'not slow'"
+    )
+    # The usual deadline fails on a busy machine, not on a wrong program.
+    settings.register_profile("patient", deadline=None)
+    settings.load_profile("patient")
+
+
+@pytest.fixture
+def need_tool() -> Callable[[str], str]:
+    """Returns a function that gives the path of a program outside the package.
+
+    Where it is missing the test is skipped with the reason, or fails when CI=true: a
+    machine that decides on a change has every tool.
+    """
+    return _find
+
+
+def _find(name: str) -> str:
+    path = shutil.which(name)
+    if path is not None:
+        return path
+    reason = f"{name} is not on PATH; `make test` installs it as root on Debian"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)

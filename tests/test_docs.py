@@ -1,0 +1,71 @@
+"""The documentation says what the code does."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from analyzer.config import parse_config
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = (".", "docs", "dashboards", "alerts", "deploy")
+PAGES = tuple(page for f in FOLDERS for page in sorted((ROOT / f).glob("*.md")))
+FENCE = re.compile(r"^```yaml\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+class Snippet(NamedTuple):
+    """One YAML example: the file that its first line names, and its text."""
+
+    file: str
+    text: str
+
+
+def _snippets() -> Iterator[object]:
+    for page in PAGES:
+        for match in FENCE.finditer(page.read_text(encoding="utf-8")):
+            text = match["text"]
+            name = text.partition("\n")[0].removeprefix("# ")
+            snippet = Snippet(name, text)
+            yield pytest.param(snippet, id=f"{page.name}-{name}")
+
+
+def test_the_metrics_page_is_the_generated_one() -> None:
+    """docs/metrics.md equals what docs/generate.py writes from the catalogue."""
+    script = runpy.run_path(str(ROOT / "docs" / "generate.py"))
+    committed = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert committed == script["metrics_page"](), "run docs/generate.py"
+
+
+@pytest.mark.parametrize("snippet", list(_snippets()))
+def test_yaml_examples_are_accepted_by_the_program_they_are_for(
+    snippet: Snippet, need_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A YAML example's first line names its file, and its reader accepts it."""
+    if snippet.file == "goodput.yml":
+        config = parse_config(snippet.text, snippet.file)
+        assert config.engines or config.slo_classes
+        return
+    assert snippet.file == "prometheus.yml", "examples begin with `# FILE`"
+    path = tmp_path / snippet.file
+    path.write_text(snippet.text, encoding="utf-8")
+    done = subprocess.run(
+        [need_tool("promtool"), "check", "config", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_files_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page names a file of the repository."""
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
+        assert (page.parent / target).exists(), target
