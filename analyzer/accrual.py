@@ -10,7 +10,7 @@ from analyzer.goodput import Marginal
 from analyzer.histogram import Histogram
 from analyzer.ledger import Ledger
 from analyzer.slo import SloClass, assign
-from analyzer.snapshot import Group, Increase
+from analyzer.snapshot import Increase
 
 HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue")
 UNATTRIBUTED = "unattributed"
@@ -125,7 +125,9 @@ def accrue_criteria(
             ("good_events_lower", marginal.lower),
             ("good_events_upper", marginal.upper),
         ):
-            ledger.add(f"goodput_engine_criterion_{name}_total", labels, max(0.0, value))
+            ledger.add(
+                f"goodput_engine_criterion_{name}_total", labels, max(0.0, value)
+            )
     return found
 
 
@@ -150,28 +152,24 @@ def class_of(
 
 
 def moved(increase: Increase) -> bool:
-    """Whether any of the engine's own counters grew (the API server's do not count)."""
+    """Whether the engine made progress: one of its own counters grew.
+
+    The API server's counters go on while the engine hangs, and so do its refusals.
+    """
     return any(
-        value > 0 and group.model for group, value in increase.counters.items()
+        value > 0 and group.model and group.signal != "rejections"
+        for group, value in increase.counters.items()
     ) or any(histogram.count > 0 for histogram in increase.histograms.values())
 
 
-def completions(increase: Increase) -> float | None:
-    """Returns how many generation answers ended without an error, None if unknown."""
+def completions(increase: Increase, *, status: str = "2") -> float | None:
+    """Returns the generation answers that ended with a *status* of that first digit.
+
+    None when the API server does not count them.
+    """
     found = [
         value
         for group, value in increase.counters.items()
-        if group.signal == "http_completions" and group.extra.startswith("2")
+        if group.signal == "http_completions" and group.extra.startswith(status)
     ]
     return sum(found) if found else None
-
-
-def prefill_p99(histograms: Mapping[Group, Histogram]) -> float | None:
-    """Returns an upper limit of the 99th percentile of prefill times, in seconds."""
-    worst: float | None = None
-    for group, histogram in histograms.items():
-        if group.signal == "prefill":
-            bracket = histogram.quantile_bracket(0.99)
-            if bracket is not None:
-                worst = max(worst or 0.0, bracket[1])
-    return worst

@@ -129,12 +129,11 @@ METRICS: tuple[Metric, ...] = (
         "Whether the engine is in this state; exactly one is 1.",
         ("target", "state"),
     ),
-    _gauge(
-        "engine_running_requests", "Requests in the running batch, latest.", _RANK
-    ),
+    _gauge("engine_running_requests", "Requests in the running batch, latest.", _RANK),
     _gauge(
         "engine_waiting_requests",
-        "Requests waiting, latest, by reason (unattributed when the engine gives none).",
+        "Requests waiting, latest, by reason (unattributed when the engine gives "
+        "none).",
         (*_RANK, "reason"),
     ),
     _gauge(
@@ -150,7 +149,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "goodput_engine_kv_cache_usage_samples",
         Kind.HISTOGRAM,
-        "Share of KV-cache blocks in use, observed once a tick of the sampler and rank.",
+        "Share of KV-cache blocks in use, observed once a tick of the sampler and "
+        "rank.",
         _ENGINE,
     ),
     _counter(
@@ -177,9 +177,7 @@ METRICS: tuple[Metric, ...] = (
     _counter("engine_draft_tokens", "Tokens proposed by speculation.", _ENGINE),
     _counter("engine_accepted_tokens", "Proposed tokens that were kept.", _ENGINE),
     _gauge("target_up", "Whether the last scrape of the target worked.", _TARGET),
-    _gauge(
-        "target_scrape_duration_seconds", "Duration of the last scrape.", _TARGET
-    ),
+    _gauge("target_scrape_duration_seconds", "Duration of the last scrape.", _TARGET),
     _gauge(
         "target_last_success_timestamp_seconds",
         "When the target was last scraped with success.",
@@ -204,7 +202,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     _counter(
         "target_sum_anomalies",
-        "Histogram sums that moved as their buckets do not allow, held to what they do.",
+        "Histogram sums that moved as their buckets do not allow, held to what they "
+        "do.",
         _TARGET,
     ),
     _counter(
@@ -230,7 +229,10 @@ METRICS: tuple[Metric, ...] = (
         "Timer samples that did not start because the one before was still running.",
     ),
     Metric(
-        "goodput_build_info", Kind.GAUGE, "Version of the exporter.", ("version", "python")
+        "goodput_build_info",
+        Kind.GAUGE,
+        "Version of the exporter.",
+        ("version", "python"),
     ),
 )
 

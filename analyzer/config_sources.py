@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from analyzer.strict import Node
+from analyzer.strict import Node, shown
 
 NAME = r"[a-zA-Z0-9][a-zA-Z0-9_.:-]{0,127}"
 NAME_TEXT = "a name of letters, digits and _ . : - (at most 128)"
+URL_TEXT = "a URL such as http://localhost:8000/metrics"
 ENGINES = ("auto", "vllm")
 FORMATS = (
     "auto",
@@ -22,6 +24,12 @@ FORMATS = (
     "middleware",
     "custom",
 )
+# Where a log may come from, each with its form.
+PLACES = {
+    "path": (r".*", "a path"),
+    "socket": (r"unix://.+", "unix://PATH"),
+    "syslog": (r"udp://[^/\s]*:[0-9]{1,5}", "udp://HOST:PORT"),
+}
 FRAMINGS = ("auto", "plain", "cri", "docker")
 DECLARED = (
     "max_num_seqs",
@@ -47,6 +55,7 @@ RECORD_FIELDS = (
     "backend",
     "stream",
 )
+TIME_FIELDS = ("start", "ttft", "tpot", "max_gap", "e2e")
 FIELD_UNITS = ("s", "ms", "us", "ns")
 
 
@@ -208,17 +217,18 @@ def read_gpu(node: Node) -> GpuSource:
 
 def read_gateway(node: Node) -> GatewaySource:
     """Returns one entry of `gateways`. Raises ConfigError."""
-    places = ("path", "socket", "syslog")
     members = node.mapping(
         required=("name",),
-        optional=(*places, "format", "framing", "policy_statuses", "counts", "fields"),
+        optional=(*PLACES, "format", "framing", "policy_statuses", "counts", "fields"),
     )
-    given = [place for place in places if place in members]
+    given = [place for place in PLACES if place in members]
     if len(given) != 1:
-        raise node.error(f"needs exactly one of {', '.join(places)}")
+        raise node.error(f"needs exactly one of {', '.join(PLACES)}")
     place = given[0]
-    pattern = {"path": "", "socket": r"unix://.+", "syslog": r"udp://.*:\d+"}[place]
-    what = {"path": "a path", "socket": "unix://PATH", "syslog": "udp://HOST:PORT"}
+    pattern, what = PLACES[place]
+    address = members[place].text(pattern=pattern, what=what)
+    if place == "syslog" and not 0 < int(address.rpartition(":")[2]) < 65536:
+        raise members[place].error(f"must be {what}, got {shown(address)}")
     statuses: tuple[int, ...] = ()
     if "policy_statuses" in members:
         statuses = tuple(
@@ -227,7 +237,7 @@ def read_gateway(node: Node) -> GatewaySource:
         )
     log_format = members["format"].choice(FORMATS) if "format" in members else "auto"
     fields = {
-        name: _read_field(value)
+        name: _read_field(name, value)
         for name, value in (
             members["fields"].mapping(optional=RECORD_FIELDS).items()
             if "fields" in members
@@ -243,31 +253,32 @@ def read_gateway(node: Node) -> GatewaySource:
         policy_statuses=statuses,
         counts=members["counts"].boolean() if "counts" in members else True,
         fields=fields,
-        **{place: members[place].text(pattern=pattern, what=what[place])},
+        **{place: address},
     )
 
 
-def _read_field(node: Node) -> LogField:
+def _read_field(name: str, node: Node) -> LogField:
     if isinstance(node.value, str):
         return LogField(node.text())
     members = node.mapping(required=("key",), optional=("unit",))
-    unit = members["unit"].choice(FIELD_UNITS) if "unit" in members else ""
+    unit = ""
+    if "unit" in members:
+        if name not in TIME_FIELDS:
+            raise members["unit"].error(f"is only for {', '.join(TIME_FIELDS)}")
+        unit = members["unit"].choice(FIELD_UNITS)
     return LogField(members["key"].text(), unit)
 
 
 def _read_url(node: Node) -> str:
-    text = node.text(what="a URL such as http://localhost:8000/metrics")
+    text = node.text(what=URL_TEXT)
     try:
         parts = urlsplit(text)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-        port = parts.port
+        usable = usable and parts.port != 0 and not re.search(r"[\s\x00-\x1f]", text)
     except ValueError:
-        usable, port = False, None
-    if not usable or port == 0:
-        raise node.error(
-            "must be a URL such as http://localhost:8000/metrics, "
-            f"got {text.rpartition('@')[2][:60]!r}"
-        )
+        usable = False
+    if not usable:
+        raise node.error(f"must be {URL_TEXT}, got {shown(node.value)}")
     if "@" in parts.netloc:
         raise node.error("must not hold a password; use authorization or basic_auth")
     return text
@@ -290,13 +301,22 @@ def _read_credentials(members: Mapping[str, Node]) -> Credentials:
     bearer, basic = members.get("authorization"), members.get("basic_auth")
     if bearer is not None and basic is not None:
         raise basic.error("cannot stand beside authorization")
+    given = bearer or basic
+    if given is None:
+        return Credentials()
+    if not isinstance(given.value, dict):  # the value may be the secret: not shown
+        raise given.error("must be a mapping")
     if bearer is not None:
         found = bearer.mapping(required=("credentials_file",))
-        return Credentials(bearer_file=found["credentials_file"].text())
-    if basic is not None:
-        found = basic.mapping(required=("username", "password_file"))
-        return Credentials(
-            username=found["username"].text(),
-            password_file=found["password_file"].text(),
-        )
-    return Credentials()
+        return Credentials(bearer_file=_read_secret_file(found["credentials_file"]))
+    found = given.mapping(required=("username", "password_file"))
+    return Credentials(
+        username=found["username"].text(),
+        password_file=_read_secret_file(found["password_file"]),
+    )
+
+
+def _read_secret_file(node: Node) -> str:
+    if not isinstance(node.value, str):
+        raise node.error("must be the path of a file")
+    return node.text(what="the path of a file")

@@ -48,12 +48,14 @@ def document(
 
 def windows(flows: Iterable[EngineFlow], *, latest: bool) -> list[Document]:
     """Returns the verdicts over time per target, model and rank; *latest* ones only."""
-    rows = []
+    rows: list[Document] = []
     for flow in flows:
         for (model, rank), timeline in sorted(flow.timelines.items()):
             segments = timeline.segments()
-            for segment in segments[-1:] if latest else segments:
-                rows.append(_window(flow.source.name, model, rank, segment))
+            rows += (
+                _window(flow.source.name, model, rank, segment)
+                for segment in (segments[-1:] if latest else segments)
+            )
     return rows
 
 
@@ -179,7 +181,7 @@ def source_row(flow: EngineFlow) -> Document:
         "name": flow.source.name,
         "up": attempt is not None and not attempt.reason,
         "reason": "not scraped yet" if attempt is None else attempt.reason,
-        "gaps": flow.gaps,
+        "gaps": flow.liveness.gaps,
         "resets": _count(resets),
         "missing_signals": sorted(missing(flow.reading)) if flow.reading else [],
     }

@@ -9,48 +9,56 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import chain
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
-NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*\Z")
-LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
+from msgspec import Struct
+
+# Possessive quantifiers (`*+`) never give back what they took, so that a line of
+# garbage costs time in proportion to its length.
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*+\Z")
+_LABEL_START = re.compile(r",([a-zA-Z_][a-zA-Z0-9_]*+)=\Z")
 _LABEL = re.compile(
-    r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|\Z)', re.DOTALL
+    r'\s*+([a-zA-Z_][a-zA-Z0-9_]*+)\s*+=\s*+"((?:[^"\\]|\\.)*+)"\s*+(?:,|\Z)',
+    re.DOTALL,
 )
-_PAIR = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="([^"\\]*)",?')
 _UNUSUAL = re.compile(
-    r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*"
-    r'(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?'
-    r"\s*(\S+)(?:\s+(-?[0-9.eE+-]+))?\s*(?:\#\s*\{.*)?\Z"
+    r"([a-zA-Z_:][a-zA-Z0-9_:]*+)"
+    r'(?:\s*+\{((?:[^"}]|"(?:[^"\\]|\\.)*+")*+)\}\s*+|\s++)'
+    r"(\S++)(.*+)\Z",
+    re.DOTALL,
+)
+_AFTER_VALUE = re.compile(
+    r"(?:\s++-?[0-9][0-9.eE+-]*+)?+(?:\s++\#\s*+\{.*+)?+\Z", re.DOTALL
 )
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _ESCAPES = {"n": "\n", "\\": "\\", '"': '"'}
 
 MAX_LINE_CHARACTERS = 65_536
 MAX_SAMPLES = 200_000
+MAX_UNKNOWN_LINES = 50_000
+MAX_UNKNOWN_CHARACTERS = 32_000_000
 MAX_ERRORS_KEPT = 5
 EXCERPT_CHARACTERS = 80
 
 
-class Series:
+# Structs rather than dataclasses: a page makes hundreds of these two. They hold
+# texts and numbers only, so the garbage collector need not follow them.
+class Series(Struct, frozen=True, eq=False, gc=False):
     """One time series: a metric name with its labels. Equal only to itself.
 
     A `Parser` hands out the same object for the same series at every scrape, so
     that readers can keep what they worked out about it in a plain dict.
     """
 
-    __slots__ = ("labels", "name")
-
-    def __init__(self, name: str, labels: Mapping[str, str]) -> None:
-        self.name = name
-        self.labels = labels
-
-    def __repr__(self) -> str:
-        return f"Series({self.name!r}, {dict(self.labels)!r})"
+    name: str
+    labels: Mapping[str, str]
 
 
-class Sample(NamedTuple):
+class Sample(Struct, frozen=True, gc=False):
     """One line of an exposition; the value is as printed, in the metric's unit."""
 
     name: str
@@ -89,32 +97,42 @@ class Exposition:
 class Parser:
     """Parses expositions of one target and remembers its series between scrapes.
 
-    The memory is bounded: past `max_series` remembered texts it starts afresh.
+    The memory is bounded: it starts afresh after *max_unknown* lines that it had not
+    seen before, or after `MAX_UNKNOWN_CHARACTERS` of pages with such lines.
     """
 
     def __init__(
-        self, *, max_series: int = 50_000, max_samples: int = MAX_SAMPLES
+        self,
+        *,
+        max_unknown: int = MAX_UNKNOWN_LINES,
+        max_samples: int = MAX_SAMPLES,
     ) -> None:
-        self._known: dict[str, Series] = {}
-        self._labels: dict[str, Mapping[str, str]] = {}
-        self._names: set[str] = set()
-        self._max_series = max_series
+        self._max_unknown = max_unknown
         self._max_samples = max_samples
+        self._forget()
+
+    def _forget(self) -> None:
+        self._known: dict[str, Series] = {}
+        self._reader = _LineReader()
+        self._unknown_lines = 0
+        self._unknown_characters = 0
 
     def parse(self, text: str) -> Exposition:
         """Returns the samples of *text*, text format or OpenMetrics alike."""
-        known = self._known
-        if len(known) > self._max_series:
-            known.clear()
-            self._labels.clear()
-            self._names.clear()
+        if (
+            self._unknown_lines > self._max_unknown
+            or self._unknown_characters > MAX_UNKNOWN_CHARACTERS
+        ):
+            self._forget()
+        known, read = self._known, self._reader.read
         find = known.get
         series: list[Series] = []
         values: list[float] = []
         add_series, add_value = series.append, values.append
-        errors: list[LineError] = []
-        damaged = 0
-        limit = self._max_samples
+        damage = _Damage()
+        ascii_only = text.isascii()
+        unknown = 0
+        truncated = False
         for number, line in enumerate(text.split("\n"), 1):
             if not line or line[0] == "#":
                 continue
@@ -122,96 +140,162 @@ class Parser:
             found = find(head)
             try:
                 if found is None:
-                    found, tail = self._read(line, head, tail)
-                    if found is None:
-                        continue
-                value = _number(tail) if "_" in tail else float(tail)
-            except ValueError as error:
-                damaged += 1
-                if len(errors) < MAX_ERRORS_KEPT:
-                    excerpt = line[:EXCERPT_CHARACTERS]
-                    errors.append(LineError(number, str(error), excerpt))
-                continue
-            if len(values) >= limit:
-                return Exposition(series, values, tuple(errors), damaged, True)
+                    unknown += 1
+                    sample = read(head, tail)
+                    value = sample.value
+                    found = known[head] = Series(sample.name, sample.labels)
+                else:
+                    plain = ascii_only and "_" not in tail
+                    value = float(tail) if plain else _number(tail)
+            except ValueError:
+                again = self._read_unusual(line, number, damage)
+                if again is None:
+                    continue
+                found, value = again
+            if len(values) >= self._max_samples:
+                truncated = True
+                break
             add_series(found)
             add_value(value)
-        return Exposition(series, values, tuple(errors), damaged)
+        if unknown:
+            self._unknown_lines += unknown
+            self._unknown_characters += len(text)
+        return Exposition(series, values, tuple(damage.errors), damage.lines, truncated)
 
-    def _read(self, line: str, head: str, tail: str) -> tuple[Series | None, str]:
-        """Returns the series and the value's text of a line not seen before.
-
-        The series is None for blanks and indented comments.
-        """
-        if len(line) > MAX_LINE_CHARACTERS:
-            raise ValueError(f"line longer than {MAX_LINE_CHARACTERS} characters")
-        name, brace, inside = head.partition("{")
-        if name in self._names or NAME.match(name):
-            if not brace:
-                return self._remember(head, name, {}, tail)
-            if inside[-1:] == "}":
-                labels = self._labels.get(inside)
-                if labels is None:
-                    labels = self._labels[inside] = parse_labels(inside[:-1])
-                return self._remember(head, name, labels, tail)
-        return self._read_unusual(line)
-
-    def _read_unusual(self, line: str) -> tuple[Series | None, str]:
-        """Reads timestamps, exemplars, tabs and other spacing."""
-        stripped = line.strip()
-        if not stripped or stripped[0] == "#":
-            return None, ""
-        match = _UNUSUAL.match(stripped)
-        if match is None:
-            raise ValueError("not a sample")
-        name, inside, number, _ = match.groups()
-        head = name if inside is None else f"{name}{{{inside}}}"
+    def _read_unusual(
+        self, line: str, number: int, damage: _Damage
+    ) -> tuple[Series, float] | None:
+        """Returns series and value of a line, None if it has none or is damaged."""
+        try:
+            found = _read_unusual(line)
+        except ValueError as error:
+            damage.add(number, line, str(error))
+            return None
+        if found is None:
+            return None
+        head, sample = found
         series = self._known.get(head)
-        if series is not None:
-            return series, number
-        return self._remember(head, name, parse_labels(inside or ""), number)
+        if series is None:
+            series = self._known[head] = Series(sample.name, sample.labels)
+        return series, sample.value
 
-    def _remember(
-        self, head: str, name: str, labels: Mapping[str, str], number: str
-    ) -> tuple[Series, str]:
-        _number(number)  # a damaged line must not be remembered as a series
-        self._names.add(name)
-        series = self._known[head] = Series(name, labels)
-        return series, number
+
+@dataclass(slots=True)
+class _Damage:
+    """The lines of one exposition that could not be read."""
+
+    lines: int = 0
+    errors: list[LineError] = field(default_factory=list)
+
+    def add(self, number: int, line: str, reason: str) -> None:
+        self.lines += 1
+        if len(self.errors) < MAX_ERRORS_KEPT:
+            self.errors.append(LineError(number, reason, line[:EXCERPT_CHARACTERS]))
 
 
 def parse_text(text: str) -> list[Sample]:
     """Returns the samples of one exposition; unreadable lines are left out."""
-    return list(Parser().parse(text).samples())
+    read = _LineReader().read
+    samples: list[Sample] = []
+    for line in text.split("\n"):
+        if not line or line[0] == "#":
+            continue
+        head, _, tail = line.rpartition(" ")
+        try:
+            samples.append(read(head, tail))
+        except ValueError:
+            with suppress(ValueError):
+                found = _read_unusual(line)
+                if found is not None:
+                    samples.append(found[1])
+    return samples
 
 
-def parse_labels(text: str) -> Mapping[str, str]:
-    """Returns the labels between the braces of a sample line.
+class _LineReader:
+    """Reads lines of the usual form: name{label="value",…} number.
 
-    Raises ValueError when the text is not a list of name="value" pairs.
+    It remembers names and label texts, since a page repeats them on many lines.
     """
-    pairs = _PAIR.findall(text)
-    # Nothing was skipped between the pairs when their lengths add up to the text:
-    # `="",` is four characters a pair, the last comma may be missing.
-    spare = sum(map(len, chain.from_iterable(pairs))) + 4 * len(pairs) - len(text)
-    labels = dict(pairs)
-    if spare in (0, 1) and len(labels) == len(pairs):
-        return labels
-    return _parse_labels_slowly(text)
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._label_names: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def read(self, head: str, tail: str) -> Sample:
+        """Returns the sample of a line split at its last space.
+
+        Raises ValueError when the line is damaged, very long or of another form.
+        """
+        name, brace, inside = head.partition("{")
+        if name not in self._names:
+            if len(name) > MAX_LINE_CHARACTERS or not _NAME.match(name):
+                raise ValueError
+            self._names.add(name)
+        labels = self._labels.get(inside) if brace else _NO_LABELS
+        if labels is None:
+            labels = self._labels[inside] = self._read_labels(inside)
+        plain = tail.isascii() and "_" not in tail
+        return Sample(name, labels, float(tail) if plain else _number(tail))
+
+    def _read_labels(self, text: str) -> Mapping[str, str]:
+        """Returns the labels of *text*, which begins after the opening brace."""
+        if "\\" in text or len(text) > MAX_LINE_CHARACTERS:
+            raise ValueError
+        # With a comma before it, each label is `,name=` and its value between quotes.
+        parts = f",{text}".split('"')
+        around = tuple(parts[::2])
+        names = self._label_names.get(around)
+        if names is None:
+            names = self._label_names[around] = _label_names(around)
+        return dict(zip(names, parts[1::2], strict=True))
 
 
-def _parse_labels_slowly(text: str) -> dict[str, str]:
+def _label_names(around: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the names in the texts around label values: `,name=` … and `}`."""
+    *starts, end = around
+    matches = map(_LABEL_START.match, starts)
+    names = tuple(match[1] for match in matches if match is not None)
+    if end not in ("}", ",}") or len(set(names)) != len(starts):
+        raise ValueError
+    return names
+
+
+def _read_unusual(line: str) -> tuple[str, Sample] | None:
+    """Returns series text and sample of a line of any form, None when it has none.
+
+    Reads escapes, timestamps, exemplars, tabs and other spacing, and passes over
+    blanks and indented comments. Raises ValueError with the reason for the rest.
+    """
+    if len(line) > MAX_LINE_CHARACTERS:
+        raise ValueError(f"line longer than {MAX_LINE_CHARACTERS} characters")
+    stripped = line.strip()
+    if not stripped or stripped[0] == "#":
+        return None
+    match = _UNUSUAL.match(stripped)
+    if match is None:
+        raise ValueError("not a sample")
+    name, inside, number, rest = match.groups()
+    head = name if inside is None else f"{name}{{{inside}}}"
+    sample = Sample(name, _read_any_labels(inside or ""), _number(number))
+    if not _AFTER_VALUE.match(rest):
+        excerpt = rest.strip()[:EXCERPT_CHARACTERS]
+        raise ValueError(f"neither a time stamp nor an exemplar: {excerpt}")
+    return head, sample
+
+
+def _read_any_labels(text: str) -> dict[str, str]:
+    """Returns the labels of the *text* between two braces."""
     labels: dict[str, str] = {}
+    text = text.rstrip()
     position = 0
     while position < len(text):
         match = _LABEL.match(text, position)
         if match is None:
-            if not text[position:].strip():
-                break
-            raise ValueError("labels are not name=\"value\" pairs")
+            raise ValueError('labels are not name="value" pairs')
         name, value = match.groups()
         if name in labels:
-            raise ValueError(f"label {name} given twice")
+            raise ValueError(f"label {name[:EXCERPT_CHARACTERS]} given twice")
         labels[name] = _ESCAPE.sub(_unescape, value) if "\\" in value else value
         position = match.end()
     return labels
@@ -222,10 +306,11 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _number(text: str) -> float:
-    """Returns a sample's value; Python alone would also read 1_000."""
-    if "_" in text:
-        raise ValueError(f"not a number: {text[:EXCERPT_CHARACTERS]}")
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"not a number: {text[:EXCERPT_CHARACTERS]}") from None
+    """Returns a sample's value, without the spellings that only Python reads.
+
+    Those are 1_000 and digits that are not ASCII.
+    """
+    if "_" not in text and text.isascii():
+        with suppress(ValueError):
+            return float(text)
+    raise ValueError(f"not a number: {text[:EXCERPT_CHARACTERS]}")

@@ -13,18 +13,18 @@ from analyzer.engines.reader import VllmReader
 from analyzer.engines.reading import EngineReading
 from analyzer.exposition import LineError, Parser
 from analyzer.goodput import Marginal, longest_prompt
-from analyzer.heartbeat import Heartbeat, Pulse
+from analyzer.heartbeat import Pulse
 from analyzer.histogram import Histogram
 from analyzer.history import History, Peak, Totals, Trail
 from analyzer.ledger import Ledger
+from analyzer.liveness import Attempt, Liveness, rank_growth
 from analyzer.slo import SloClass
-from analyzer.snapshot import Group, Increase, Reset, Snapshot, increase, merge
+from analyzer.snapshot import Increase, Reset, Snapshot, increase, merge
 from analyzer.timeline import Timeline
 from analyzer.verdict import engine_verdict
 
 KIND = "engine"
 STALE_AFTER_SECONDS = 10.0
-DOWN_AFTER_SECONDS = 10.0
 STALE_INTERVALS = 3
 
 
@@ -39,21 +39,15 @@ class Served:
     max_model_len: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """The last scrape: when it began, how long it took, why it failed (or "")."""
-
-    at: float
-    seconds: float
-    reason: str = ""
-    detail: str = ""
-
-
 @dataclass(slots=True)
 class Memory:
-    """What of a flow outlives the process: totals, last page, and when it began."""
+    """What of a flow outlives the process: totals, last page, and when it began.
+
+    `url` is the address the last page came from: another address is another engine.
+    """
 
     since: float
+    url: str = ""
     ledger: Ledger = field(default_factory=Ledger)
     snapshot: Snapshot | None = None
     last_success: float | None = None
@@ -76,10 +70,11 @@ class EngineFlow:
         memory: Memory | None = None,
     ) -> None:
         self.source = source
-        self.memory = memory or Memory(since)
-        self.attempt: Attempt | None = None
+        self.memory = memory or Memory(since, source.url)
+        self.liveness = Liveness(
+            startup_grace=source.startup_grace, stall_grace=source.stall_grace
+        )
         self.reading: EngineReading | None = None
-        self.pulse = Pulse.IDLE
         self.served = Served()
         self.damaged: tuple[LineError, ...] = ()
         self.classes: dict[str, tuple[SloClass | None, str]] = {}
@@ -88,13 +83,10 @@ class EngineFlow:
         self.timelines: dict[tuple[str, str], Timeline] = {}
         self.totals: dict[str, Totals] = {}
         self.in_flight_at_begin: dict[str, float] = {}
-        self.gaps = 0
         self._peaks: dict[tuple[str, str], Peak] = {}
-        self._failing_since: float | None = None
         self._parser = Parser()
         self._reader = VllmReader(admit=admit)
-        self._heartbeat = Heartbeat(grace=source.stall_grace)
-        self.configure(source, config)
+        self.configure(source, config, at=since)
         for reason in SCRAPE_FAILURES:
             self._count("scrape_failures", 0.0, reason)
         for reset in Reset:
@@ -104,15 +96,30 @@ class EngineFlow:
             self._count(name, 0.0)
 
     @property
+    def attempt(self) -> Attempt | None:
+        """The last scrape, None before the first."""
+        return self.liveness.attempt
+
+    @property
+    def pulse(self) -> Pulse:
+        """What counters and gauges of the latest page say together."""
+        return self.liveness.pulse
+
+    @property
     def ledger(self) -> Ledger:
         """The running totals of this target."""
         return self.memory.ledger
 
-    def configure(self, source: EngineSource, config: Config) -> None:
-        """Takes over a reloaded configuration; totals go on."""
+    def configure(self, source: EngineSource, config: Config, *, at: float) -> None:
+        """Takes over a configuration loaded at *at*; totals go on."""
+        if self.memory.url != source.url:
+            self.memory.url = source.url
+            self.memory.snapshot = None
+            self.memory.since = at
         self.source = source
         self._config = config
-        self._heartbeat.grace = source.stall_grace
+        self.liveness.startup_grace = source.startup_grace
+        self.liveness.heartbeat.grace = source.stall_grace
         self.classes.clear()
         names = {slo_class.name for slo_class in config.slo_classes}
         for name, rows in self.ledger.counters.items():
@@ -128,10 +135,7 @@ class EngineFlow:
 
     def fail(self, reason: str, at: float, *, seconds: float, detail: str = "") -> None:
         """Records a scrape that gave no page."""
-        self.attempt = Attempt(at, seconds, reason, detail)
-        if self._failing_since is None:
-            self._failing_since = at
-            self.gaps += 1
+        self.liveness.fail(Attempt(at, seconds, reason, detail))
         self._count("scrapes", 1.0)
         self._count("scrape_failures", 1.0, reason)
         self._judge(at, None)
@@ -145,6 +149,9 @@ class EngineFlow:
         """
         exposition = self._parser.parse(text)
         reading = self._reader.read(exposition, at)
+        if text and not text.endswith("\n"):
+            self.fail("connection", at, seconds=seconds, detail="ends within a line")
+            return None
         if not exposition.values and not text.rstrip().endswith("# EOF"):
             self.fail("not_an_exposition", at, seconds=seconds, detail=text[:80])
             return None
@@ -156,8 +163,6 @@ class EngineFlow:
         grown = increase(memory.snapshot, reading.snapshot, watched_since=memory.since)
         memory.snapshot = merge(memory.snapshot, reading.snapshot, grown.reset)
         memory.last_success = at
-        self.attempt = Attempt(at, seconds)
-        self._failing_since = None
         self.reading = reading
         self.damaged = exposition.errors
         self._count("scrapes", 1.0)
@@ -165,7 +170,7 @@ class EngineFlow:
         self._count("sum_anomalies", float(grown.sum_anomalies))
         if grown.reset is not Reset.NONE:
             self._count("resets", 1.0, grown.reset.value)
-        self._beat(reading, grown)
+        self.liveness.beat(Attempt(at, seconds), reading, grown)
         self._accrue(reading, grown)
         self._watch_gauges(reading, at, tick=tick)
         self._judge(at, grown)
@@ -176,11 +181,7 @@ class EngineFlow:
         state, _ = self.state(at)
         ranks = self.ranks() or (("", ""),)
         for model, rank in ranks:
-            requests = tokens = 0.0
-            if grown is not None:
-                e2e = grown.histograms.get(Group("e2e", model, rank))
-                requests = 0.0 if e2e is None else e2e.count
-                tokens = grown.counters.get(Group("generation_tokens", model, rank), 0.0)
+            requests, tokens = rank_growth(grown, model, rank)
             verdict = engine_verdict(
                 state,
                 frozen=self.pulse is Pulse.FROZEN,
@@ -205,23 +206,6 @@ class EngineFlow:
         if self.reading is None:
             return None
         return self.reading.gauge(signal, model, rank)
-
-    def _beat(self, reading: EngineReading, grown: Increase) -> None:
-        work = sum(
-            value
-            for group, value in reading.gauges.items()
-            if group.signal in ("running", "waiting", "swapped")
-        )
-        finished = [m.finished or 0.0 for m in accrual.by_model(grown).values()]
-        lifetime = {key.group: h for key, h in reading.snapshot.histograms.items()}
-        self.pulse = self._heartbeat.beat(
-            grown.end,
-            moved=accrual.moved(grown) or grown.reset is not Reset.NONE,
-            work=work,
-            ended=accrual.completions(grown),
-            finished=sum(finished),
-            prefill_p99=accrual.prefill_p99(lifetime),
-        )
 
     def _accrue(self, reading: EngineReading, grown: Increase) -> None:
         for model, growth in accrual.by_model(grown).items():
@@ -323,40 +307,10 @@ class EngineFlow:
 
     def state(self, at: float) -> tuple[str, str]:
         """Returns the engine's state at *at* and a sentence that says why."""
-        attempt = self.attempt
-        if attempt is None or attempt.reason:
-            reason = "not scraped yet" if attempt is None else attempt.reason
-            if self.memory.last_success is None:
-                waited = at - self.memory.since
-                if waited <= self.source.startup_grace:
-                    return "starting", f"no answer yet: {reason}"
-                return "down", f"no answer for {waited:.0f} s: {reason}"
-            failing = at - (at if self._failing_since is None else self._failing_since)
-            if reason == "refused" or failing >= DOWN_AFTER_SECONDS:
-                return "down", f"failing for {failing:.0f} s: {reason}"
-        reading = self.reading
-        if reading is None:
-            return "starting", "not scraped yet"
-        if reading.prefix is None:
-            if reading.frontend:
-                return "stats_disabled", "no engine series: --disable-log-stats"
-            return "serving", "no series yet"
-        if _asleep(reading):
-            return "sleeping", "engine_sleep_state is not awake"
-        if self.pulse is Pulse.STALLED:
-            still = at - (self._heartbeat.progressed_at or at)
-            return "stalled", f"requests present, no counter moved for {still:.0f} s"
-        return "serving", ""
+        memory = self.memory
+        return self.liveness.state(
+            at, since=memory.since, last_success=memory.last_success
+        )
 
     def _count(self, name: str, amount: float, *labels: str) -> None:
         self.ledger.add(f"goodput_target_{name}_total", (KIND, *labels), amount)
-
-
-def _asleep(reading: EngineReading) -> bool:
-    """Whether every rank that tells is asleep."""
-    awake = [
-        value
-        for group, value in reading.gauges.items()
-        if group.signal == "sleep_state" and group.extra == "awake"
-    ]
-    return bool(awake) and not any(awake)

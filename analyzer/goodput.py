@@ -101,12 +101,15 @@ def joint_bounds(
 
     A miss of TTFT may belong to a request that has not finished or never will: it is
     taken off all the same, so the lower bound stays true. *in_flight* requests at
-    the window's begin had their first token before it; each may be a miss that the
-    window does not show, or a hit that it does not count.
+    the window's begin may have had their first token before it; each may be a miss
+    that the window does not show, or a hit that it does not count. So may each
+    finished request beyond a criterion's events.
     """
     misses, most = 0.0, finished
     for criterion, marginal in by_criterion.items():
-        unseen = in_flight if criterion == "ttft" else 0.0
+        unseen = max(0.0, finished - marginal.events)
+        if criterion == "ttft":
+            unseen = max(unseen, in_flight)
         misses += marginal.events - marginal.lower + unseen
         most = min(most, marginal.upper + unseen)
     lower = max(0.0, finished - misses)

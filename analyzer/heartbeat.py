@@ -28,8 +28,9 @@ class Heartbeat:
     """Follows one engine from scrape to scrape.
 
     *grace* is how long, in seconds, work may show no progress. `progressed_at` is
-    when a counter last moved; `gone` counts answers that ended since then without
-    the engine finishing them: requests that were given up.
+    when a counter last moved or there was no work: an engine that was idle owes no
+    progress for that time. `gone` counts answers that ended since then without the
+    engine finishing them: requests that were given up.
     """
 
     grace: float = 30.0
@@ -59,6 +60,8 @@ class Heartbeat:
         else:
             self.gone += ended or 0.0
         if work <= 0:
+            self.progressed_at = at
+            self.gone = 0.0
             return Pulse.IDLE
         still = at - self.progressed_at
         if still >= FROZEN_AFTER_SECONDS and self.gone >= work:

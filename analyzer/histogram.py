@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -35,18 +36,22 @@ class Histogram:
 
     def __post_init__(self) -> None:
         if len(self.bounds) != len(self.counts):
-            raise ValueError(
-                f"{len(self.bounds)} bounds but {len(self.counts)} counts"
-            )
+            raise ValueError(f"{len(self.bounds)} bounds but {len(self.counts)} counts")
         if not self.bounds or self.bounds[-1] != math.inf:
             raise ValueError("the last bound must be +Inf")
-        if any(a >= b for a, b in zip(self.bounds, self.bounds[1:], strict=False)):
+        # Written so that NaN, which compares as false, does not pass.
+        if not all(a < b for a, b in pairwise(self.bounds)):
             raise ValueError(f"bounds must ascend: {self.bounds}")
 
     @property
     def count(self) -> float:
         """The number of observations."""
         return self.counts[-1]
+
+    @property
+    def floor(self) -> float:
+        """The least an observation can be: 0, or −Inf with a negative bound."""
+        return 0.0 if self.bounds[0] >= 0 else -math.inf
 
     @property
     def mean(self) -> float | None:
@@ -109,9 +114,9 @@ class Histogram:
             return -math.inf
         if q > 1:
             return math.inf
-        if len(self.bounds) < 2 or not self.count > 0:
-            return None
         counts = _monotone(self.counts)
+        if len(counts) < 2 or not counts[-1] > 0:
+            return None
         rank = q * counts[-1]
         last = len(counts) - 1
         index = min(bisect_left(counts, rank, 0, last), last)
@@ -134,44 +139,48 @@ class Histogram:
 
         The upper one is +Inf when the quantile is above the last finite bound.
         """
-        if not 0 <= q <= 1 or not self.count > 0:
-            return None
         counts = _monotone(self.counts)
+        if not 0 <= q <= 1 or not counts[-1] > 0:
+            return None
         rank = max(q * counts[-1], math.ulp(0.0))
         index = min(bisect_left(counts, rank), len(counts) - 1)
-        return (self.bounds[index - 1] if index else 0.0), self.bounds[index]
+        lower = self.bounds[index - 1] if index else self.floor
+        return lower, self.bounds[index]
 
     def fraction(self, upper: float) -> float | None:
-        """Returns the share of observations ≤ *upper*, interpolated as PromQL does.
+        """Returns `histogram_fraction(-Inf, upper, …)`, None where PromQL says NaN.
 
-        None without observations. An estimate inside a bucket, exact at a bound.
+        That is the share of observations ≤ *upper*: exact at a bound, an estimate
+        inside a bucket. Dips in the counts are raised first, as for a quantile;
+        PromQL leaves them in here.
         """
-        if not self.count > 0 or math.isnan(upper):
-            return None
         counts = _monotone(self.counts)
+        if not counts[-1] > 0 or math.isnan(upper):
+            return None
+        if upper == -math.inf:
+            return 0.0
         index = bisect_left(self.bounds, upper)
-        if upper == math.inf:
-            return 1.0
         end = self.bounds[index]
-        before = counts[index - 1] if index else 0.0
         if end == upper:
             return counts[index] / counts[-1]
-        if index == 0 and (end <= 0 or upper <= 0):
+        start, before = 0.0, 0.0
+        if index:
+            start, before = self.bounds[index - 1], counts[index - 1]
+        elif end <= 0:  # the bucket reaches down to -Inf: it counts whole
+            return counts[0] / counts[-1]
+        elif upper <= 0:
             return 0.0
-        start = self.bounds[index - 1] if index else 0.0
-        if end == math.inf:
-            return before / counts[-1]
         inside = counts[index] - before
         return (before + inside * (upper - start) / (end - start)) / counts[-1]
 
     def sum_limits(self) -> tuple[float, float]:
-        """Returns the least and greatest sum these counts allow (+Inf if open)."""
+        """Returns the least and greatest sum these counts allow (infinite if open)."""
         low = high = 0.0
-        previous_bound, previous = 0.0, 0.0
+        previous_bound, previous = self.floor, 0.0
         for bound, count in zip(self.bounds, _monotone(self.counts), strict=True):
             inside = count - previous
             if inside:
-                low += inside * max(previous_bound, 0.0)
+                low += inside * previous_bound
                 high += inside * bound
             previous_bound, previous = bound, count
         return low, high

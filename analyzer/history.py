@@ -44,8 +44,13 @@ class History:
         self._latest: Totals | None = None
 
     def append(self, totals: Totals) -> None:
-        """Adds the totals of a sample; those closer than the spacing replace it."""
+        """Adds the totals of a sample; only those at the spacing are kept for long.
+
+        What lies in the future, after a clock was set back, is forgotten.
+        """
         self._latest = totals
+        while self._points and self._points[-1].at > totals.at:
+            self._points.pop()
         if self._points and totals.at - self._points[-1].at < self._spacing:
             return
         self._points.append(totals)
@@ -118,9 +123,13 @@ class Peak:
         while self._falling and self._falling[-1][1] <= value:
             self._falling.pop()
         self._falling.append((at, value))
+        self._expire(at)
+
+    def _expire(self, at: float) -> None:
+        while self._falling and self._falling[0][0] <= at - self._window:
+            self._falling.popleft()
 
     def value(self, at: float) -> float | None:
         """Returns the maximum over (at − window, at], None when nothing is in it."""
-        while self._falling and self._falling[0][0] <= at - self._window:
-            self._falling.popleft()
+        self._expire(at)
         return self._falling[0][1] if self._falling else None

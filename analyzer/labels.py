@@ -17,7 +17,7 @@ class LabelCap:
         self._limit = limit
         self._reserved = frozenset(reserved)
         self._admitted: set[str] = set()
-        self.dropped = 0
+        self._dropped = 0
 
     def admit(self, value: str) -> str:
         """Returns *value*, or `other` when its place is taken."""
@@ -26,9 +26,15 @@ class LabelCap:
         if len(self._admitted) < self._limit - len(self._reserved):
             self._admitted.add(value)
             return value
-        self.dropped += 1
+        self._dropped += 1
         return OTHER
 
-    def forget(self, values: Iterable[str]) -> None:
-        """Frees the places of values that are no longer in use."""
-        self._admitted.difference_update(values)
+    def reserve(self, reserved: Iterable[str], limit: int) -> None:
+        """Takes over another configuration's names and limit; who is in stays in."""
+        self._reserved = frozenset(reserved)
+        self._limit = limit
+
+    def take_dropped(self) -> int:
+        """Returns how many values went to `other` since the last call."""
+        dropped, self._dropped = self._dropped, 0
+        return dropped

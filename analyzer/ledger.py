@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -25,33 +26,46 @@ class Ledger:
 
         Raises ValueError for a negative or non-finite amount: totals never fall.
         """
-        if not 0 <= amount < float("inf"):
+        if not 0 <= amount < math.inf:
             raise ValueError(f"{name}{labels}: cannot grow by {amount}")
         row = self.counters.setdefault(name, {})
         row[labels] = row.get(labels, 0.0) + amount
 
     def add_histogram(self, name: str, labels: Labels, grown: Histogram) -> None:
-        """Adds an increase; on other bounds the total moves to the newer ones."""
+        """Adds an increase; on other bounds the total moves to the newer ones.
+
+        When the increase merely lacks some of the total's bounds (ranks that differ,
+        a page with lost lines), the total keeps its own: a bucket that went and came
+        back would step back. Raises ValueError for negative or non-finite counts. A
+        sum never falls either: less than nothing counts as nothing.
+        """
+        if not all(0 <= count < math.inf for count in grown.counts):
+            raise ValueError(f"{name}{labels}: cannot grow by {grown.counts}")
+        if not 0 <= grown.sum < math.inf:
+            grown = Histogram(grown.bounds, grown.counts)
         rows = self.histograms.setdefault(name, {})
         known = rows.get(labels)
         if known is None:
             rows[labels] = grown
         elif known.bounds == grown.bounds:
             rows[labels] = known + grown
+        elif set(grown.bounds) <= set(known.bounds):
+            rows[labels] = known + grown.rebased(known.bounds)
         else:
             rows[labels] = known.rebased(grown.bounds) + grown
 
     def observe(
         self, name: str, labels: Labels, value: float, bounds: tuple[float, ...]
     ) -> None:
-        """Adds one observation to a histogram over *bounds*."""
-        rows = self.histograms.setdefault(name, {})
-        known = rows.get(labels) or empty(bounds)
-        counts = tuple(
-            count + (value <= bound)
-            for bound, count in zip(known.bounds, known.counts, strict=True)
-        )
-        rows[labels] = Histogram(known.bounds, counts, known.sum + value)
+        """Adds one observation to a histogram over *bounds*.
+
+        Raises ValueError for a negative or non-finite value.
+        """
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name}{labels}: cannot observe {value}")
+        complete = empty(bounds).bounds
+        counts = tuple(float(value <= bound) for bound in complete)
+        self.add_histogram(name, labels, Histogram(complete, counts, value))
 
     def counter(self, name: str, labels: Labels) -> float | None:
         """Returns a counter's total, None when it never existed."""
@@ -69,6 +83,8 @@ class Ledger:
         )
 
 
-def difference(later: Mapping[str, float], earlier: Mapping[str, float]) -> dict[str, float]:
+def difference(
+    later: Mapping[str, float], earlier: Mapping[str, float]
+) -> dict[str, float]:
     """Returns how much each total grew; what is new grew from 0."""
     return {name: value - earlier.get(name, 0.0) for name, value in later.items()}

@@ -18,7 +18,7 @@ def replay(
     scrapes: Iterable[Scrape],
     config: Config,
     *,
-    on_scrape: Callable[[Scrape], None] = lambda scrape: None,
+    on_scrape: Callable[[Scrape], None] = lambda _: None,
 ) -> tuple[EngineFlow, float] | None:
     """Returns the flow after every scrape, and the time of the last one.
 
@@ -33,9 +33,7 @@ def replay(
             flow = EngineFlow(replace(source, url=""), config, since=scrape.at)
         if scrape.text is None:
             reason = scrape.reason if scrape.reason in SCRAPE_FAILURES else "connection"
-            flow.fail(
-                reason, scrape.at, seconds=scrape.seconds, detail=scrape.reason
-            )
+            flow.fail(reason, scrape.at, seconds=scrape.seconds, detail=scrape.reason)
         else:
             flow.observe(scrape.text, scrape.at, seconds=scrape.seconds)
         last = scrape.at

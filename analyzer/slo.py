@@ -6,6 +6,7 @@ counted requests that must meet all of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -18,6 +19,7 @@ STAGES = ("gateway", "serving", "delivery", "margin")
 NO_CLASS = "none"
 MAX_CLASSES = 50
 DEFAULT_WINDOW = "28d"
+_PERCENTILE = re.compile(r"p([1-9]?[0-9](?:\.[0-9]+)?)\Z")
 _NAME = r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}"
 
 
@@ -150,10 +152,14 @@ def _read_match(node: Node) -> Match:
     headers: dict[str, tuple[str, ...]] = {}
     if "header" in members:
         for name, value in members["header"].members().items():
+            if name.lower() in headers:
+                raise value.error("is given twice; the case of names does not count")
             headers[name.lower()] = value.texts()
     prompt: tuple[float, float] | None = None
     if "prompt_tokens" in members:
         limits = members["prompt_tokens"].mapping(optional=("min", "max"))
+        if not limits:
+            raise members["prompt_tokens"].error("needs min, max or both")
         low = limits["min"].integer(minimum=0) if "min" in limits else 0
         high = float(limits["max"].integer()) if "max" in limits else float("inf")
         if low > high:
@@ -168,13 +174,17 @@ def _read_match(node: Node) -> Match:
     )
 
 
-def _read_good(node: Node) -> dict[str, Threshold]:
+def _by_criterion(node: Node) -> dict[str, Node]:
     members = node.mapping(optional=(*CRITERIA, "itl"))
     if "itl" in members and "tpot" in members:
         raise members["itl"].error("is another name of tpot; give one of them")
+    return {"tpot" if name == "itl" else name: m for name, m in members.items()}
+
+
+def _read_good(node: Node) -> dict[str, Threshold]:
+    members = _by_criterion(node)
     good: dict[str, Threshold] = {}
-    for name, value in members.items():
-        criterion = "tpot" if name == "itl" else name
+    for criterion, value in members.items():
         if isinstance(value.value, dict):
             if criterion != "ttft":
                 raise value.error("only ttft may grow with the prompt")
@@ -193,24 +203,19 @@ def _read_percentiles(node: Node | None) -> dict[tuple[str, str], float]:
     result: dict[tuple[str, str], float] = {}
     if node is None:
         return result
-    for criterion, levels in node.mapping(optional=(*CRITERIA, "itl")).items():
+    for criterion, levels in _by_criterion(node).items():
         for level, value in levels.members().items():
             if percentile(level) is None:
                 raise value.error("must be named p50, p95, p99.9 and so on")
-            key = ("tpot" if criterion == "itl" else criterion, level)
-            result[key] = value.duration()
+            result[criterion, level] = value.duration()
     return result
 
 
 def percentile(level: str) -> float | None:
     """Returns the quantile that `p99.9` means (0.999), None if it means none."""
-    if not level.startswith("p"):
-        return None
-    try:
-        value = float(level[1:])
-    except ValueError:
-        return None
-    return value / 100 if 0 < value < 100 and level[1] != "." else None
+    match = _PERCENTILE.match(level)
+    value = float(match[1]) / 100 if match else 0.0
+    return value if 0 < value < 1 else None
 
 
 def _read_stages(node: Node | None) -> dict[str, float]:

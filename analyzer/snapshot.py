@@ -10,17 +10,25 @@ vLLM issues 49135 and 56238) is no restart at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import operator
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from analyzer.histogram import Histogram
+from analyzer.histogram import Histogram, empty
 
 ABSENT_SERIES_KEPT_SECONDS = 300.0
+# How far the engine's clock may lie behind ours before its restart looks like
+# another process that was already running at the last scrape.
+CLOCK_SLACK_SECONDS = 5.0
 # A single observation in the +Inf bucket is believed up to the largest bound any
 # engine uses; above it, the sample is a missing time stamp read as host uptime.
 LONGEST_BELIEVED_SECONDS = 7680.0
+OVERFLOW_FACTOR = 2.5  # and up to the next bound of a 1-2-5 series
+# Histograms of tokens; their overflow has no limit that could be told from here.
+TOKEN_SIGNALS = frozenset({"iteration_tokens", "prompt_length", "generation_length"})
 
 
 class Group(NamedTuple):
@@ -68,9 +76,9 @@ class Reset(StrEnum):
     """What happened to the engine's counters between two scrapes."""
 
     NONE = "none"
-    RESTART = "restart"  # another, later process: everything counts from zero
-    SERIES = "series"  # some series began anew within the same process
-    OTHER_PROCESS = "other_process"  # an older process answered: nothing is counted
+    RESTART = "restart"  # another process, begun since: it counts from zero
+    SERIES = "series"  # some series began anew, others went on
+    OTHER_PROCESS = "other_process"  # one that ran before answers: nothing is counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,27 +121,27 @@ def increase(
     """
     if earlier is None:
         new = later.started is not None and later.started >= watched_since
-        reset = Reset.RESTART if new else Reset.NONE
-        return _collect(None, later, reset, later.at, frozenset(), baseline=not new)
-    reset, fallen = _compare(earlier, later)
-    return _collect(
-        earlier,
-        later,
-        reset,
-        earlier.at,
-        fallen,
-        baseline=reset is Reset.OTHER_PROCESS,
-    )
+        return _collect(None, later, Reset.NONE, None, baseline=not new)
+    reset, from_zero = _compare(earlier, later)
+    baseline = reset is Reset.OTHER_PROCESS
+    return _collect(earlier, later, reset, from_zero, baseline=baseline)
 
 
 def merge(earlier: Snapshot | None, later: Snapshot, reset: Reset) -> Snapshot:
     """Returns *later* with the series it lacks carried over from *earlier*.
 
     A damaged line must not make its series look new at the next scrape. Carried
-    series go after five minutes, and at once when the process is another one.
+    series go after five minutes. Of an earlier process nothing is carried; but what
+    its page had and a damaged first page of the next lacks, begins there at zero.
     """
-    if earlier is None or reset in (Reset.RESTART, Reset.OTHER_PROCESS):
+    if earlier is None or reset is Reset.OTHER_PROCESS:
         return later
+    renewed = reset is Reset.RESTART
+    if renewed and not later.damaged:
+        return later
+    started = later.started
+    if started is None and later.damaged and not renewed:
+        started = earlier.started
     lost = [
         key
         for known, now in (
@@ -146,23 +154,24 @@ def merge(earlier: Snapshot | None, later: Snapshot, reset: Reset) -> Snapshot:
     ]
     torn = _torn_histograms(earlier, later) if later.damaged else []
     if not lost and not torn:
-        return later
+        return later if started == later.started else replace(later, started=started)
     absent: dict[Key, float] = {}
     counters, histograms = dict(later.counters), dict(later.histograms)
     created = dict(later.created)
     for key in (*lost, *torn):
-        since = earlier.absent_since.get(key, later.at)
+        since = later.at if renewed else earlier.absent_since.get(key, later.at)
         if later.at - since > ABSENT_SERIES_KEPT_SECONDS:
             continue
         absent[key] = since
         if key in earlier.counters:
-            counters[key] = earlier.counters[key]
+            counters[key] = 0.0 if renewed else earlier.counters[key]
         else:
-            histograms[key] = earlier.histograms[key]
-        if key in earlier.created:
+            known = earlier.histograms[key]
+            histograms[key] = empty(known.bounds) if renewed else known
+        if key in earlier.created and not renewed:
             created.setdefault(key, earlier.created[key])
     return Snapshot(
-        later.at, later.started, counters, histograms, created, absent, later.damaged
+        later.at, started, counters, histograms, created, absent, later.damaged
     )
 
 
@@ -175,100 +184,142 @@ def _torn_histograms(earlier: Snapshot, later: Snapshot) -> list[Key]:
     ]
 
 
-def _compare(earlier: Snapshot, later: Snapshot) -> tuple[Reset, frozenset[Key]]:
-    """Returns the kind of reset, and the series that count from zero by it."""
+def _compare(
+    earlier: Snapshot, later: Snapshot
+) -> tuple[Reset, Collection[Key] | None]:
+    """Returns the kind of reset, and the series that count from zero (None: all)."""
     before, now = earlier.started, later.started
     if before is not None and now is not None and before != now:
-        if now < before:
-            return Reset.OTHER_PROCESS, frozenset()
-        return Reset.RESTART, frozenset()
+        # A process that was up when the last page was read is no successor.
+        if now < max(before, earlier.at - CLOCK_SLACK_SECONDS):
+            return Reset.OTHER_PROCESS, ()
+        return Reset.RESTART, None
+    same_process = before is not None and before == now
+    fallen = _fallen(earlier, later, same_process=same_process)
+    for key, stamp in later.created.items():
+        if stamp > earlier.created.get(key, stamp):
+            fallen.add(key)
+    if not fallen:
+        return Reset.NONE, ()
+    if same_process:
+        return Reset.SERIES, fallen
+    return _restarted(earlier, later, fallen)
+
+
+def _fallen(earlier: Snapshot, later: Snapshot, *, same_process: bool) -> set[Key]:
+    """Returns the series whose values lie below those of *earlier*."""
     fallen = {
         key
         for key, value in later.counters.items()
         if value < earlier.counters.get(key, 0.0)
     }
+    torn = same_process or earlier.damaged or later.damaged
     for key, histogram in later.histograms.items():
         known = earlier.histograms.get(key)
-        if known is not None and _fell(known, histogram):
+        if known is not None and _fell(known, histogram, torn=torn):
             fallen.add(key)
-    if fallen:
-        moved = sum(value > 0 for value in earlier.counters.values())
-        moved += sum(h.count > 0 for h in earlier.histograms.values())
-        if 2 * len(fallen) >= moved:
-            return Reset.RESTART, frozenset()
-    for key, stamp in later.created.items():
-        if stamp > earlier.created.get(key, stamp):
-            fallen.add(key)
-    return (Reset.SERIES if fallen else Reset.NONE), frozenset(fallen)
+    return fallen
 
 
-def _fell(earlier: Histogram, later: Histogram) -> bool:
+def _fell(earlier: Histogram, later: Histogram, *, torn: bool) -> bool:
     """Whether a histogram was reset as a whole; its sum does not count."""
-    if earlier.bounds == later.bounds:
-        return any(map(float.__lt__, later.counts, earlier.counts))
-    return later.count < earlier.count
+    if earlier.bounds != later.bounds:
+        if not torn:  # bounds are set at start-up: another process
+            return True
+        earlier, later = _on_shared_bounds(earlier, later)
+    return any(map(operator.lt, later.counts, earlier.counts))
+
+
+def _on_shared_bounds(a: Histogram, b: Histogram) -> tuple[Histogram, Histogram]:
+    shared = sorted(set(a.bounds) & set(b.bounds))
+    return a.rebased(shared), b.rebased(shared)
+
+
+def _restarted(
+    earlier: Snapshot, later: Snapshot, fallen: set[Key]
+) -> tuple[Reset, Collection[Key]]:
+    """Infers from fallen values which sources began anew, without start times.
+
+    A source (one model's rank, one replica of a page with several) is reset as a
+    whole when at least half of its series that had moved have fallen: the others
+    have overtaken their old values since.
+    """
+    moved = {key for key, value in earlier.counters.items() if value > 0}
+    moved |= {key for key, h in earlier.histograms.items() if h.count > 0}
+    present = later.counters.keys() | later.histograms.keys()
+    known = Counter(map(_source, moved & present))
+    down = Counter(map(_source, fallen))
+    reset = {source for source in down if 2 * down[source] >= known[source]}
+    from_zero = {key for key in present if key in fallen or _source(key) in reset}
+    engines = {source for source in known if source[0]}
+    return (Reset.RESTART if engines <= reset else Reset.SERIES), from_zero
+
+
+def _source(key: Key) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    return key.group.model, key.group.rank, key.origin
 
 
 def _collect(
     earlier: Snapshot | None,
     later: Snapshot,
     reset: Reset,
-    begin: float,
-    fallen: frozenset[Key],
+    from_zero: Collection[Key] | None,
     *,
     baseline: bool,
 ) -> Increase:
     counters: dict[Group, float] = {}
     histograms: dict[Group, Histogram] = {}
     anomalies = 0
-    from_zero = earlier is None or reset is Reset.RESTART
-    unknown_is_old = baseline or (earlier is not None and earlier.damaged)
+    past = earlier or Snapshot(later.at)
+    all_new = from_zero is None
+    # What a damaged page lacks is not new when it comes back.
+    unseen_is_old = baseline or (past.damaged and not all_new)
     for key, value in later.counters.items():
-        known = None if from_zero else earlier.counters.get(key)  # type: ignore[union-attr]
-        if baseline or (known is None and not from_zero and unknown_is_old):
+        known = past.counters.get(key)
+        if baseline or (known is None and unseen_is_old):
             grown = 0.0
-        elif known is None or key in fallen:
+        elif known is None or from_zero is None or key in from_zero:
             grown = value
         else:
             grown = value - known
         group = key.group
         counters[group] = counters.get(group, 0.0) + grown
     for key, histogram in later.histograms.items():
-        past = None if from_zero else earlier.histograms.get(key)  # type: ignore[union-attr]
-        if past is not None and past.bounds != histogram.bounds and later.damaged:
-            grown_by = _zero(past)
-        elif baseline or (past is None and not from_zero and unknown_is_old):
-            grown_by = _zero(histogram)
-        elif past is None or key in fallen:
+        before = past.histograms.get(key)
+        if baseline or (before is None and unseen_is_old):
+            grown_by = empty(histogram.bounds)
+        elif before is not None and later.damaged and before.bounds != histogram.bounds:
+            grown_by = empty(before.bounds)  # some buckets are lost: next time
+        elif before is None or from_zero is None or key in from_zero:
             grown_by = histogram
+        elif before.bounds == histogram.bounds:
+            grown_by = histogram - before
         else:
-            grown_by = histogram - past.rebased(histogram.bounds)
-        believed = believable(grown_by)
+            before, now = _on_shared_bounds(before, histogram)
+            grown_by = now - before
+        believed = believable(grown_by, tokens=key.group.signal in TOKEN_SIGNALS)
         anomalies += believed is not grown_by
         group = key.group
-        known_sum = histograms.get(group)
-        histograms[group] = believed if known_sum is None else known_sum + believed
-    return Increase(begin, later.at, reset, counters, histograms, anomalies)
+        others = histograms.get(group)
+        histograms[group] = believed if others is None else others + believed
+    return Increase(past.at, later.at, reset, counters, histograms, anomalies)
 
 
-def _zero(histogram: Histogram) -> Histogram:
-    return Histogram(histogram.bounds, (0.0,) * len(histogram.bounds), 0.0)
-
-
-def believable(histogram: Histogram) -> Histogram:
+def believable(histogram: Histogram, *, tokens: bool = False) -> Histogram:
     """Returns *histogram* with its sum held to what its buckets allow.
 
-    The same object comes back when the sum is already possible.
+    The same object comes back when the sum is already possible. *tokens* says that
+    it does not measure seconds: then the +Inf bucket allows any sum.
     """
     low, high = histogram.sum_limits()
-    if math.isinf(high):
-        overflow = histogram.count - max(histogram.counts[:-1], default=0.0)
-        finite = Histogram(
-            (*histogram.bounds[:-1], math.inf),
-            (*histogram.counts[:-1], histogram.count - overflow),
-        )
-        high = finite.sum_limits()[1] + overflow * LONGEST_BELIEVED_SECONDS
-    slack = 1e-6 * max(1.0, high)
-    if low - slack <= histogram.sum <= high + slack:
+    if math.isinf(high) and not tokens:
+        finite = max((0.0, *histogram.counts[:-1]))
+        inner = Histogram(histogram.bounds, (*histogram.counts[:-1], finite))
+        last = max((0.0, *histogram.bounds[:-1]))
+        longest = max(LONGEST_BELIEVED_SECONDS, OVERFLOW_FACTOR * last)
+        high = inner.sum_limits()[1] + max(0.0, histogram.count - finite) * longest
+    slack = 1e-6 * max(1.0, min(high, abs(histogram.sum)))
+    possible = low - slack <= histogram.sum <= high + slack
+    if possible and math.isfinite(histogram.sum):
         return histogram
     return Histogram(histogram.bounds, histogram.counts, low)

@@ -1,6 +1,7 @@
 """Strict reading of YAML: every value is checked where it stands, with its path.
 
 Any fault raises `ConfigError`, whose text is `file: path: what is wrong, got value`.
+Where the document itself is at fault the path is a line.
 """
 
 from __future__ import annotations
@@ -9,16 +10,24 @@ import difflib
 import math
 import os
 import re
+import reprlib
 from collections.abc import Collection, Hashable, Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
 MAX_BYTES = 1 << 20
+MAX_VALUES = 50_000
+MAX_DEPTH = 20
+MAX_NUMBER_CHARACTERS = 60
+MAX_DURATION = 3650 * 86400.0
 SHOWN_CHARACTERS = 60
 UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)\Z")
+DURATION_TEXT = "a duration with a unit (ms, s, m, h, d, w)"
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)\Z")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 
 
@@ -33,23 +42,66 @@ class ConfigError(ValueError):
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice instead of keeping the last one."""
+    """SafeLoader for small plain documents, whose time and memory are bounded.
+
+    It refuses a key given twice (instead of keeping the last one), tags and merge
+    keys, and documents of more or deeper values than any configuration has.
+    """
+
+    _values = 0
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        self._values += 1
+        if self._values > MAX_VALUES:
+            raise _at(event, f"more than {MAX_VALUES} values in the file")
+        if self._depth >= MAX_DEPTH:
+            raise _at(event, f"nested more than {MAX_DEPTH} levels deep")
+        if getattr(event, "tag", None) is not None:
+            raise _at(event, f"tags are not supported, got {shown(event.tag)}")
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_mapping(
-        self, node: yaml.MappingNode, deep: bool = False
+        self,
+        node: yaml.MappingNode,
+        deep: bool = False,  # noqa: FBT001, FBT002  PyYAML's signature
     ) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                raise _at(key_node, "merge keys (<<) are not supported")
+            key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
                 continue
             if key in seen:
-                mark = key_node.start_mark
-                raise ConfigError(
-                    f"line {mark.line + 1}", f"key {shown(key)} is given twice"
-                )
+                raise _at(key_node, f"key {shown(key)} is given twice")
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        # YAML 1.1 reads 1:1:1… in base 60, in time that grows with the square.
+        if len(node.value) > MAX_NUMBER_CHARACTERS:
+            raise _at(node, f"a number of {len(node.value)} digits; text needs quotes")
+        if node.tag == "tag:yaml.org,2002:int":
+            return int(self.construct_yaml_int(node))
+        return float(self.construct_yaml_float(node))
+
+    yaml_constructors: ClassVar[dict[str | None, Any]] = {
+        **yaml.SafeLoader.yaml_constructors,
+        "tag:yaml.org,2002:int": construct_number,
+        "tag:yaml.org,2002:float": construct_number,
+        # No value of ours is a date; a name may well look like one.
+        "tag:yaml.org,2002:timestamp": yaml.SafeLoader.construct_yaml_str,
+    }
+
+
+def _at(item: yaml.Node | yaml.Event, message: str) -> ConfigError:
+    mark = item.start_mark
+    return ConfigError(f"line {mark.line + 1}" if mark else "", message)
 
 
 def load(path: Path) -> Node:
@@ -78,16 +130,39 @@ def parse(data: bytes | str, file: str = "") -> Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(place, f"not YAML: {error.problem}", file) from None
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        problem = (error.problem or "").removeprefix("but ")[:200]
+        if error.context == "while scanning an alias":
+            problem += "; text that begins with * needs quotes"
+        raise ConfigError(place, f"not YAML: {problem}", file) from None
+    except yaml.reader.ReaderError as error:
+        place = f"position {error.position}"
+        raise ConfigError(place, f"not YAML: {error.reason}", file) from None
+    except (yaml.YAMLError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
         raise ConfigError("", f"not YAML: {reason}", file) from None
     return Node(value, "", file)
 
 
+class _Repr(reprlib.Repr):
+    """repr() in bounded time: aliases can make a small file a huge value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 3
+        self.maxlist = self.maxdict = 10
+        self.maxother = SHOWN_CHARACTERS + 2
+
+    def repr_str(self, x: str, level: int) -> str:  # noqa: ARG002  reprlib's signature
+        _, at, host = x.rpartition("@")
+        return repr((f"…@{host}" if at else x)[: SHOWN_CHARACTERS + 2])
+
+
 def shown(value: object) -> str:
-    """Returns *value* as an error message quotes it, cut when long."""
-    text = repr(value)
+    """Returns *value* as an error message quotes it, cut when long.
+
+    What stands before an @ may be a password and is left out.
+    """
+    text = _Repr().repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
 
 
@@ -96,7 +171,7 @@ class Node:
 
     __slots__ = ("file", "path", "value")
 
-    def __init__(self, value: Any, path: str, file: str) -> None:
+    def __init__(self, value: Any, path: str, file: str) -> None:  # noqa: ANN401
         self.value = value
         self.path = path
         self.file = file
@@ -137,6 +212,8 @@ class Node:
         return result
 
     def _child(self, name: str) -> Node:
+        if len(name) > SHOWN_CHARACTERS or not name.isprintable():
+            name = shown(name)
         path = f"{self.path}.{name}" if self.path else name
         return Node(None, path, self.file)
 
@@ -161,18 +238,19 @@ class Node:
             return found
 
         text = _VARIABLE.sub(variable, self.value)
-        if pattern and not re.fullmatch(pattern, text):
+        if not text or (pattern and not re.fullmatch(pattern, text)):
             raise self._wanted(what)
+        if not text.isascii() and _SURROGATE.search(text):  # bytes, or "\ud800"
+            raise self._wanted("valid Unicode")
         return text
 
     def texts(self) -> tuple[str, ...]:
         """Returns one text or a list of them, at least one."""
         if isinstance(self.value, str):
             return (self.text(),)
-        found = tuple(node.text() for node in self.items())
-        if not found:
+        if not isinstance(self.value, list) or not self.value:
             raise self._wanted("text or a list of texts")
-        return found
+        return tuple(node.text() for node in self.items())
 
     def choice(self, options: Collection[str]) -> str:
         """Returns one of *options*."""
@@ -190,9 +268,10 @@ class Node:
         """Returns a finite number."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | float):
             raise self._wanted(what)
-        if not math.isfinite(self.value):
+        value = float(self.value)
+        if not math.isfinite(value):
             raise self._wanted(what)
-        return float(self.value)
+        return value
 
     def ratio(self) -> float:
         """Returns a number strictly between 0 and 1."""
@@ -214,14 +293,14 @@ class Node:
 
     def duration(self, *, minimum: float = 0.0) -> float:
         """Returns seconds from text like `50ms`, `1.5m` or `28d`, more than 0."""
-        if not isinstance(self.value, str):
-            raise self._wanted("a duration with a unit (ms, s, m, h, d, w)")
-        seconds = parse_duration(self.text())
+        seconds = parse_duration(self.text(what=DURATION_TEXT))
         if seconds is None:
-            raise self._wanted("a duration with a unit (ms, s, m, h, d, w)")
+            raise self._wanted(DURATION_TEXT)
         if seconds <= 0 or seconds < minimum:
             limit = f"at least {format_duration(minimum)}" if minimum else "more than 0"
             raise self._wanted(limit)
+        if seconds > MAX_DURATION:
+            raise self._wanted(f"at most {format_duration(MAX_DURATION)}")
         return seconds
 
 
@@ -232,9 +311,29 @@ def parse_duration(text: str) -> float | None:
 
 
 def format_duration(seconds: float) -> str:
-    """Returns *seconds* in the largest unit that writes them without a fraction."""
+    """Returns *seconds* in the largest unit that writes them without a fraction.
+
+    Where none does, milliseconds or seconds with the fraction: `0.2ms`, `2.5004s`.
+    """
     for unit, size in sorted(UNITS.items(), key=lambda item: -item[1]):
         count = seconds / size
-        if count >= 1 and math.isclose(count, round(count), rel_tol=1e-9):
+        if count >= 1 and math.isclose(count, round(count), rel_tol=1e-12):
             return f"{round(count)}{unit}"
-    return f"{seconds:g}s"
+    exact = Decimal(repr(seconds))  # the shortest digits, and never an exponent
+    if 0 < seconds < 1:
+        return f"{(exact * 1000).normalize():f}ms"
+    return f"{exact.normalize():f}s"
+
+
+def expanded(node: Node) -> object:
+    """Returns the document's plain value with every `$(VAR)` replaced.
+
+    Raises ConfigError for a variable that is not set.
+    """
+    if isinstance(node.value, dict):
+        return {name: expanded(child) for name, child in node.members().items()}
+    if isinstance(node.value, list):
+        return [expanded(child) for child in node.items()]
+    if isinstance(node.value, str) and node.value:
+        return node.text()
+    return node.value

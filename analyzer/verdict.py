@@ -61,20 +61,29 @@ _FAULTS = {
     "stalled": (
         "stalled",
         0.9,
-        "Requests are present and no counter moves: the engine hangs. Take a stack "
-        "dump (py-spy) and restart it.",
+        (
+            "Requests are present and no counter moves: the engine hangs. Take a "
+            "stack dump (py-spy) and restart it."
+        ),
     ),
     "stats_disabled": (
         "stats_disabled",
         1.0,
-        "Start the engine without --disable-log-stats; without statistics nothing "
-        "can be judged.",
+        (
+            "Start the engine without --disable-log-stats; without statistics nothing "
+            "can be judged."
+        ),
     ),
 }
 
 
 def engine_verdict(
-    state: str, *, frozen: bool, running: float | None, waiting: float | None, tokens: float
+    state: str,
+    *,
+    frozen: bool,
+    running: float | None,
+    waiting: float | None,
+    tokens: float,
 ) -> Verdict:
     """Returns what the engine's state alone can prove, `unknown` for the rest.
 
@@ -91,8 +100,10 @@ def engine_verdict(
             0.8,
             (Evidence("running", running or 0.0, 0.0, "engine"),),
             advice=(
-                "The gauges show requests that have gone (vLLM before 0.12 keeps them "
-                "until the next step); judge by counters, and upgrade.",
+                (
+                    "The gauges show requests that have gone (vLLM before 0.12 keeps "
+                    "them until the next step); judge by counters, and upgrade."
+                ),
             ),
         )
     if state in ("starting", "sleeping", "draining"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from analyzer.engines import vllm
 from analyzer.engines.reading import EngineReading
@@ -24,10 +26,14 @@ _DROPPED_LABELS = frozenset({*vllm.MODEL_LABELS, vllm.RANK_LABEL, "le"})
 class _Slot:
     """What the reader worked out about one series: where its value goes."""
 
-    field: Field
+    signal: str  # "" for a creation stamp, which is no sign of the signal itself
+    name: str  # of its metric, without _bucket and the like
+    part: str  # of its metric: value, bucket, sum, count or created
+    kind: Kind
     key: Key
     bound: float
     page: tuple[int, int]  # preference of its prefix, then of its name
+    labels: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -35,11 +41,15 @@ class _Page:
     """The values found under one prefix and one generation of names."""
 
     counters: dict[Key, float] = field(default_factory=dict)
-    buckets: dict[Key, list[tuple[float, float]]] = field(default_factory=dict)
+    buckets: defaultdict[Key, list[tuple[float, float]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     sums: dict[Key, float] = field(default_factory=dict)
     created: dict[Key, float] = field(default_factory=dict)
     gauges: dict[Group, float] = field(default_factory=dict)
+    cache_config: dict[str, Mapping[str, str]] = field(default_factory=dict)
     signals: dict[str, str] = field(default_factory=dict)
+    spoilt: bool = False  # a cumulative value that none can have: NaN, −1, +Inf
 
 
 class VllmReader:
@@ -65,39 +75,46 @@ class VllmReader:
         if len(slots) > _MAX_KNOWN_SERIES:
             slots.clear()
         pages: dict[tuple[int, int], _Page] = {}
-        cache_config: dict[str, Mapping[str, str]] = {}
         http: dict[Key, float] = {}
         started: float | None = None
         frontend = False
-        unknown = _Unknown
         for series, value in zip(exposition.series, exposition.values, strict=True):
-            slot = slots.get(series, unknown)
-            if slot is unknown:
+            try:
+                slot = slots[series]
+            except KeyError:
                 slot = slots[series] = self._slot(series)
             if slot is None:
-                if series.name == _PROCESS_START:
-                    started = value
+                if series.name == _PROCESS_START:  # of several processes: unknown
+                    started = value if started in (None, value) else math.nan
                 elif series.name in vllm.FRONTEND_NAMES:
                     frontend = True
                     _add_completion(http, series, value)
                 continue
-            assert isinstance(slot, _Slot)
             page = pages.get(slot.page)
             if page is None:
                 page = pages[slot.page] = _Page()
-            _put(page, slot, value)
-            if slot.field.metric.kind is Kind.INFO:
-                rank = series.labels.get(vllm.RANK_LABEL, "0")
-                cache_config[rank] = known_labels(series.labels)
-            page.signals.setdefault(slot.field.metric.signal, series.name)
+            if slot.part == "bucket":
+                if 0 <= value < math.inf:
+                    page.buckets[slot.key].append((slot.bound, value))
+                else:
+                    page.spoilt = True
+            else:
+                _put(page, slot, value)
+            if slot.signal and slot.signal not in page.signals:
+                page.signals[slot.signal] = slot.name
         return _assemble(
-            pages, at, started, cache_config, http, frontend, exposition.damaged_lines
+            pages,
+            at=at,
+            started=started if started and math.isfinite(started) else None,
+            http=http,
+            frontend=frontend,
+            damaged=exposition.damaged_lines > 0 or exposition.truncated,
         )
 
     def _slot(self, series: Series) -> _Slot | None:
         """Works out where *series* leads, None when it is not an engine signal."""
         name = series.name
-        for preference, prefix in enumerate(vllm.PREFIXES):
+        for preference, prefix in enumerate(vllm.PREFIXES):  # noqa: B007 - used below
             if name.startswith(prefix):
                 found = _FIELDS.get(name[len(prefix) :])
                 break
@@ -115,13 +132,15 @@ class VllmReader:
                 bound = float(labels["le"])
             except (KeyError, ValueError):
                 return None
+            if math.isnan(bound):
+                return None
         own = found.metric.label
         model = next((labels[n] for n in vllm.MODEL_LABELS if n in labels), self._model)
         admitted = self._admit(model)
         group = Group(
             found.metric.signal,
             admitted,
-            labels.get(vllm.RANK_LABEL, "0"),
+            labels.get(vllm.RANK_LABEL, "0") if found.metric.ranked else "",
             labels.get(own, "") if own else "",
         )
         origin = tuple(
@@ -131,11 +150,16 @@ class VllmReader:
         )
         if admitted != model:
             origin = (*origin, ("model_name", model))
-        page = (preference, found.preference)
-        return _Slot(found, Key(group, origin), bound, page)
-
-
-_Unknown = object()
+        return _Slot(
+            "" if found.part == "created" else group.signal,
+            name if found.part == "value" else name.removesuffix(f"_{found.part}"),
+            found.part,
+            found.metric.kind,
+            Key(group, origin),
+            bound,
+            (preference, found.preference),
+            labels,
+        )
 
 
 def known_labels(labels: Mapping[str, str]) -> dict[str, str]:
@@ -144,17 +168,21 @@ def known_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _put(page: _Page, slot: _Slot, value: float) -> None:
-    part, key = slot.field.part, slot.key
-    if part == "bucket":
-        page.buckets.setdefault(key, []).append((slot.bound, value))
-    elif part == "sum":
+    part, kind, key = slot.part, slot.kind, slot.key
+    if part == "sum":
         page.sums[key] = value
     elif part == "created":
         page.created[key] = value
-    elif part == "value" and value == value:
-        kind = slot.field.metric.kind
+    elif part == "value":
         if kind is Kind.COUNTER:
-            page.counters[key] = value
+            if 0 <= value < math.inf:
+                page.counters[key] = value
+            else:
+                page.spoilt = True
+        elif kind is Kind.INFO:
+            page.cache_config[key.group.rank] = known_labels(slot.labels)
+        elif not math.isfinite(value):
+            return
         elif kind is Kind.GAUGE:
             page.gauges[key.group] = page.gauges.get(key.group, 0.0) + value
         elif kind is Kind.RATIO:
@@ -166,7 +194,7 @@ def _add_completion(http: dict[Key, float], series: Series, value: float) -> Non
     labels = series.labels
     if series.name != "http_requests_total" or labels.get("method") != "POST":
         return
-    if labels.get("handler") in vllm.GENERATION_HANDLERS:
+    if labels.get("handler") in vllm.GENERATION_HANDLERS and 0 <= value < math.inf:
         group = Group("http_completions", "", "", labels.get("status", ""))
         key = Key(group, (("handler", labels["handler"]),))
         http[key] = value
@@ -174,27 +202,32 @@ def _add_completion(http: dict[Key, float], series: Series, value: float) -> Non
 
 def _assemble(
     pages: dict[tuple[int, int], _Page],
+    *,
     at: float,
     started: float | None,
-    cache_config: Mapping[str, Mapping[str, str]],
     http: dict[Key, float],
     frontend: bool,
-    damaged_lines: int,
+    damaged: bool,
 ) -> EngineReading:
     """Takes each signal from the best page that has it, under one prefix only."""
     counters: dict[Key, float] = dict(http)
     histograms: dict[Key, Histogram] = {}
     created: dict[Key, float] = {}
     gauges: dict[Group, float] = {}
+    cache_config: dict[str, Mapping[str, str]] = {}
     names: dict[str, str] = {}
     best = min(pages)[0] if pages else None
     for preference in sorted(pages):
         if preference[0] != best:
             continue
         page = pages[preference]
+        damaged = damaged or page.spoilt
+        cache_config.update(page.cache_config)
         new = page.signals.keys() - names.keys()
         names.update((signal, page.signals[signal]) for signal in new)
-        counters.update((k, v) for k, v in page.counters.items() if k.group.signal in new)
+        counters.update(
+            (k, v) for k, v in page.counters.items() if k.group.signal in new
+        )
         created.update((k, v) for k, v in page.created.items() if k.group.signal in new)
         gauges.update((g, v) for g, v in page.gauges.items() if g.signal in new)
         for key, buckets in page.buckets.items():
@@ -204,12 +237,8 @@ def _assemble(
                     histograms[key] = histogram
     bare = best == _BARE_PREFERENCE
     if bare and not {"running", "ttft"} <= names.keys():
-        return EngineReading(
-            Snapshot(at, started, damaged=damaged_lines > 0), frontend=frontend
-        )
-    snapshot = Snapshot(
-        at, started, counters, histograms, created, damaged=damaged_lines > 0
-    )
+        return EngineReading(Snapshot(at, started, damaged=damaged), frontend=frontend)
+    snapshot = Snapshot(at, started, counters, histograms, created, damaged=damaged)
     prefix = None
     if best is not None:
         prefix = "" if bare else vllm.PREFIXES[best]
@@ -219,9 +248,9 @@ def _assemble(
 def _histogram(buckets: list[tuple[float, float]], total: float) -> Histogram | None:
     """Returns the histogram of *buckets*, None when its +Inf bucket is missing."""
     bounds, counts = zip(*buckets, strict=True)
-    if any(a >= b for a, b in zip(bounds, bounds[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(bounds)):
         ordered = sorted(dict(buckets).items())
         bounds, counts = zip(*ordered, strict=True)
-    if bounds[-1] != math.inf or any(count != count for count in counts):
+    if bounds[-1] != math.inf:
         return None
     return Histogram(bounds, counts, total)

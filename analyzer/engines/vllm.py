@@ -39,7 +39,8 @@ class Metric:
     """One canonical signal and the names it has had, the preferred one first.
 
     *label* is the label kept as the signal's own; *bare* says that NVIDIA NIM
-    prints it without any prefix.
+    prints it without any prefix; *ranked* is false for what the API server counts
+    before a rank is chosen.
     """
 
     signal: str
@@ -47,6 +48,7 @@ class Metric:
     names: tuple[str, ...]
     label: str = ""
     bare: bool = False
+    ranked: bool = True
 
 
 def _counter(signal: str, *names: str, label: str = "", bare: bool = False) -> Metric:
@@ -75,7 +77,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("cache_config", Kind.INFO, ("cache_config_info",)),
     _counter("generation_tokens", "generation_tokens_total", bare=True),
     _counter("prompt_tokens", "prompt_tokens_total", bare=True),
-    _counter("prompt_tokens_by_source", "prompt_tokens_by_source_total", label="source"),
+    _counter(
+        "prompt_tokens_by_source", "prompt_tokens_by_source_total", label="source"
+    ),
     _counter("preemptions", "num_preemptions_total"),
     _counter(
         "finished",
@@ -94,7 +98,13 @@ METRICS: tuple[Metric, ...] = (
     ),
     _counter("draft_tokens", "spec_decode_num_draft_tokens_total"),
     _counter("accepted_tokens", "spec_decode_num_accepted_tokens_total"),
-    _counter("rejections", "admission_rejections_total", label="reason"),
+    Metric(
+        "rejections",
+        Kind.COUNTER,
+        ("admission_rejections_total",),
+        "reason",
+        ranked=False,
+    ),
     _counter("flops", "estimated_flops_per_gpu_total"),
     _counter("read_bytes", "estimated_read_bytes_per_gpu_total"),
     _counter("write_bytes", "estimated_write_bytes_per_gpu_total"),

@@ -1,1 +1,1 @@
-"""Where offline analyses get their data: recordings on disk."""
+"""Where data comes from: pages over HTTP, recordings on disk."""

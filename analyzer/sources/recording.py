@@ -51,7 +51,9 @@ def read_scrapes(directory: Path, folder: str = SCRAPES) -> Iterator[Scrape]:
             with tarfile.open(archive, "r:*") as opened:
                 yield from _read(_archive_opener(opened, folder), str(archive))
         except (tarfile.TarError, EOFError, OSError) as error:
-            raise RecordingError(f"{archive}: not a readable archive: {error}") from error
+            raise RecordingError(
+                f"{archive}: not a readable archive: {error}"
+            ) from error
     else:
         raise RecordingError(
             f"{directory}: no recording: neither {folder}/index.csv nor {archive.name}"
@@ -160,9 +162,7 @@ class Recorder:
             size = len(page)
             (self._folder / f"{self.count:04d}.prom").write_bytes(page)
         status = "200" if page is not None else reason
-        self._writer.writerow(
-            (self.count, f"{at:.3f}", status, f"{seconds:.4f}", size)
-        )
+        self._writer.writerow((self.count, f"{at:.3f}", status, f"{seconds:.4f}", size))
         self._index.flush()
         self.count += 1
 

@@ -1,0 +1,24 @@
+"""The command line of `goodput`."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import click
+
+from analyzer.commands.check import check_command
+from analyzer.commands.record import record_command
+from analyzer.commands.replay import replay_command
+
+
+@click.group(context_settings={"max_content_width": 100})
+@click.version_option(version("llm-goodput"), prog_name="goodput")
+def main() -> None:
+    """Analyses LLM serving: is it good for its users, and if not, what binds.
+
+    Exit codes: 0 fine, 1 a finding or a missed objective, 2 usage, 3 failed.
+    """
+
+
+for command in (check_command, record_command, replay_command):
+    main.add_command(command)

@@ -1,0 +1,149 @@
+"""`goodput record`: writes what an engine's page says, for later replay."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+import yaml
+
+from analyzer.commands.common import Exit, config_option, fail
+from analyzer.config import Config, load_config
+from analyzer.config_sources import EngineSource, GpuSource
+from analyzer.sources.recording import SCRAPES, Recorder, RecordingError
+from analyzer.sources.scrape import Fetcher, ScrapeError
+from analyzer.strict import ConfigError, expanded, load, parse_duration
+
+GPU_FOLDER = "gpu"
+
+
+@click.command("record")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@config_option(required=True)
+@click.option(
+    "--for",
+    "period",
+    default="5m",
+    show_default=True,
+    help="How long to record, such as 30s, 5m or 1h.",
+)
+@click.option("--target", default="", help="Engine to record, when there are several.")
+@click.option(
+    "--interval", default="", help="Time between scrapes; the engine's by default."
+)
+def record_command(
+    directory: Path, config_file: Path, period: str, target: str, interval: str
+) -> None:
+    """Records an engine's metrics (and its GPUs') into DIRECTORY.
+
+    Writes scrapes/NNNN.prom with scrapes/index.csv, gpu/ likewise when a GPU
+    exporter is configured, and config.yml. Ctrl-C ends the recording early; what is
+    there is complete.
+
+    \b
+    Examples:
+      goodput record --config.file goodput.yml --for 5m recordings/monday
+      goodput record --config.file goodput.yml --for 1h --interval 1s long
+    """
+    try:
+        node = load(config_file)
+        config = load_config(config_file)
+    except ConfigError as error:
+        fail(str(error), Exit.USAGE)
+    seconds = parse_duration(period)
+    every = parse_duration(interval) if interval else 0.0
+    if not seconds or every is None:
+        raise click.UsageError("--for and --interval are durations such as 30s or 5m.")
+    engine = _engine(config, target)
+    try:
+        with ExitStack() as stack:
+            wanted: list[tuple[EngineSource | GpuSource, str]] = [(engine, SCRAPES)]
+            wanted += [(gpu, GPU_FOLDER) for gpu in config.gpus[:1]]
+            sources: list[_Recording] = []
+            for source, folder in wanted:
+                recording = _Recording(source, directory, folder)
+                stack.callback(recording.close)
+                sources.append(recording)
+            text = yaml.safe_dump(expanded(node), sort_keys=False, allow_unicode=True)
+            (directory / "config.yml").write_text(text, encoding="utf-8")
+            _record(sources, seconds, every or engine.interval)
+    except (RecordingError, OSError) as error:
+        fail(str(error), Exit.FAILED)
+    failed = sources[0].failed
+    click.echo(
+        f"{directory}: {sources[0].recorder.count} scrapes, {failed} failed", err=True
+    )
+    if failed == sources[0].recorder.count:
+        fail(f"{engine.url} never answered", Exit.FAILED)
+
+
+def _engine(config: Config, target: str) -> EngineSource:
+    names = [engine.name for engine in config.engines]
+    if not names:
+        raise click.UsageError("The configuration has no engines.")
+    if not target and len(names) > 1:
+        raise click.UsageError(f"Give --target, one of: {', '.join(names)}.")
+    for engine in config.engines:
+        if engine.name == (target or names[0]):
+            return engine
+    raise click.UsageError(f"No engine {target!r}; there are: {', '.join(names)}.")
+
+
+class _Recording:
+    """One source being recorded; has `close()`."""
+
+    def __init__(
+        self, source: EngineSource | GpuSource, directory: Path, folder: str
+    ) -> None:
+        self._source = source
+        limit = source.max_body_bytes if isinstance(source, EngineSource) else 16 << 20
+        self._fetcher = Fetcher(
+            tls=source.tls, credentials=source.credentials, max_bytes=limit
+        )
+        self.recorder = Recorder(directory, folder)
+        self.failed = 0
+
+    def take(self) -> None:
+        """Scrapes once and writes it."""
+        at, begun = time.time(), time.monotonic()
+        try:
+            page = self._fetcher.get(self._source.url, timeout=self._source.timeout)
+        except ScrapeError as error:
+            self.failed += 1
+            self.recorder.add(at, time.monotonic() - begun, None, error.reason)
+        else:
+            self.recorder.add(at, page.seconds, page.body, "")
+
+    def close(self) -> None:
+        """Closes the connection and the index."""
+        self._fetcher.close()
+        self.recorder.close()
+
+
+def _record(sources: list[_Recording], seconds: float, every: float) -> None:
+    length = max(1, int(seconds / every))
+    with click.progressbar(range(length), label="recording", file=sys.stderr) as bar:
+        try:
+            for _ in _ticks(seconds, every):
+                for source in sources:
+                    source.take()
+                bar.update(1)
+        except KeyboardInterrupt:
+            return
+
+
+def _ticks(seconds: float, every: float) -> Iterator[int]:
+    """Yields at a steady pace; a scrape that takes longer skips, it does not shift."""
+    begun = time.monotonic()
+    number = 0
+    while (due := number * every) < seconds:
+        wait = begun + due - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
+        yield number
+        late = time.monotonic() - begun
+        number = max(number + 1, int(late / every) + 1 if late > due + every else 0)
