@@ -1,0 +1,142 @@
+"""The command line of `goodput-exporter`."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from analyzer.config import load_config
+from analyzer.strict import ConfigError
+from exporter.daemon import StartError, run
+from exporter.demo import SCENARIOS
+from exporter.logs import FORMATS, configure_logging
+
+DISTRIBUTION = "llm-goodput"
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.option(
+    "--config.file",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Configuration: SLO classes and sources (see docs/configuration.md).",
+)
+@click.option(
+    "--config.check", "config_check", is_flag=True, help="Validate the file and exit."
+)
+@click.option(
+    "--web.listen-address",
+    "listen_address",
+    default=":10555",
+    show_default=True,
+    help="Address to listen on.",
+)
+@click.option(
+    "--web.telemetry-path",
+    "telemetry_path",
+    default="/metrics",
+    show_default=True,
+    help="Path of the metrics.",
+)
+@click.option(
+    "--web.config.file",
+    "web_config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TLS and basic auth, in the exporter-toolkit's format.",
+)
+@click.option(
+    "--web.enable-lifecycle/--no-web.enable-lifecycle",
+    "lifecycle",
+    default=True,
+    show_default=True,
+    help="Allow a reload by POST /-/reload.",
+)
+@click.option(
+    "--storage.path",
+    "storage_path",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory that keeps counters over restarts. Without it they start at 0.",
+)
+@click.option(
+    "--log.level",
+    "log_level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Least severe level that is logged.",
+)
+@click.option(
+    "--log.format",
+    "log_format",
+    type=click.Choice(FORMATS),
+    default="logfmt",
+    show_default=True,
+    help="Format of the log on standard error.",
+)
+@click.option(
+    "--demo",
+    "demo",
+    is_flag=False,
+    flag_value=SCENARIOS[0],
+    type=click.Choice(SCENARIOS),
+    help="Serve a demonstration; no engine and no configuration are needed.",
+)
+@click.version_option(version(DISTRIBUTION), prog_name="goodput-exporter")
+def main(
+    config_file: Path | None,
+    config_check: bool,  # noqa: FBT001  a command line flag
+    listen_address: str,
+    telemetry_path: str,
+    web_config: Path | None,
+    lifecycle: bool,  # noqa: FBT001  a command line flag
+    storage_path: Path | None,
+    log_level: str,
+    log_format: str,
+    demo: str | None,
+) -> None:
+    """Tells whether LLM serving is good for its users, as Prometheus metrics.
+
+    Scrapes the configured vLLM engines, judges them against SLO classes and serves
+    the result on /metrics, with a status page on /.
+
+    \b
+    Examples:
+      goodput-exporter --config.file goodput.yml
+      goodput-exporter --config.file goodput.yml --config.check
+      goodput-exporter --demo
+    """
+    configure_logging(log_level, log_format)
+    if (config_file is None) == (demo is None):
+        raise click.UsageError("Give --config.file, or --demo to look around.")
+    if config_check:
+        if config_file is None:
+            raise click.UsageError("--config.check needs --config.file.")
+        sys.exit(_check(config_file))
+    try:
+        run(
+            config_file=config_file,
+            demo=demo,
+            listen_address=listen_address,
+            telemetry_path=telemetry_path,
+            web_config=web_config,
+            lifecycle=lifecycle,
+            storage_path=storage_path,
+            version=version(DISTRIBUTION),
+        )
+    except (ConfigError, StartError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _check(path: Path) -> int:
+    try:
+        config = load_config(path)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        return 1
+    click.echo(
+        f"{path}: {len(config.slo_classes)} SLO classes, {len(config.engines)} engines"
+    )
+    return 0

@@ -1,0 +1,164 @@
+"""The status page: what is wrong, how many requests were good, what each engine does.
+
+Plain HTML with one inline style sheet. It loads nothing and runs no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from exporter import page_parts, page_slo
+from exporter.page_slo import Judgement, Outcome
+from exporter.page_style import STYLE
+from exporter.page_target import Target, state_of, targets_of
+from exporter.page_text import NNBSP, Markup, count, date, join, name, tag
+
+PRODUCT = "llm-goodput"
+NAMED_ALONE = 3  # targets in the same trouble that get a line each
+MAX_NAMED = 8
+
+
+def render(
+    document: dict[str, Any],
+    *,
+    version: str,
+    at: float,
+    refresh_seconds: int = 5,
+    sources_unread: Sequence[str] = (),
+    config_error: str = "",
+    state_note: str = "",
+    telemetry_path: str = "/metrics",
+    switch_url: str = "",
+) -> bytes:
+    """Returns the page for a document with pictures, as of *at* (Unix seconds).
+
+    *sources_unread* names what is configured and not read, *config_error* says why
+    the last reload failed, *state_note* what is to be known of stored state. With
+    *refresh_seconds* 0 the page stays as it is; *switch_url* leads from a page that
+    refreshes to one that does not, and back.
+    """
+    targets = targets_of(document)
+    judgements = page_slo.judgements_of(document)
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width,initial-scale=1"),
+        tag("meta", http_equiv="refresh", content=str(refresh_seconds))
+        if refresh_seconds
+        else "",
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", f"{_title(targets, judgements)} · {PRODUCT}"),
+        tag("style", Markup(STYLE)),
+    )
+    main = tag(
+        "main",
+        _notices(config_error, state_note, sources_unread),
+        _troubles(targets),
+        page_slo.section(document, judgements),
+        page_parts.section(targets, at),
+    )
+    header = tag(
+        "header",
+        tag("h1", PRODUCT),
+        tag("span", version),
+        tag("span", "as of ", date(at), " · ", _refresh(refresh_seconds, switch_url)),
+        tag(
+            "nav",
+            tag("a", "Metrics", href=telemetry_path),
+            tag("a", "Status as JSON", href="/api/v1/status"),
+            aria_label="Machine-readable",
+        ),
+    )
+    page = tag("html", head, tag("body", header, main), lang="en")
+    return f"<!DOCTYPE html>\n{page}\n".encode()
+
+
+def _refresh(refresh_seconds: int, switch_url: str) -> Markup:
+    if refresh_seconds:
+        text, other = f"refreshes every {refresh_seconds}{NNBSP}s", "pause"
+    else:
+        text, other = "does not refresh", "resume"
+    link = [", ", tag("a", other, href=switch_url)] if switch_url else []
+    return join([text, *link])
+
+
+def _notices(
+    config_error: str, state_note: str, sources_unread: Sequence[str]
+) -> Markup:
+    parts: list[Markup] = []
+    if config_error:
+        failed = "The last reload failed; the configuration before it is in force: "
+        parts.append(tag("p", tag("strong", failed), config_error, class_="bad"))
+    if state_note:
+        parts.append(tag("p", tag("strong", "State: "), state_note))
+    if sources_unread:
+        unread = "Configured, but not read by this version: "
+        names = join(map(name, sources_unread), ", ")
+        parts.append(tag("p", tag("strong", unread), names))
+    if not parts:
+        return Markup()
+    return tag("section", *parts, class_="notices", aria_label="Notices")
+
+
+def _troubles(targets: Sequence[Target]) -> Markup:
+    """Returns the targets to look at, or one line that says that all is well."""
+    troubled = [target for target in targets if target.troubled]
+    if not targets:
+        return Markup()
+    if not troubled:
+        return tag("ul", tag("li", _calm(targets)), class_="trouble")
+    groups: dict[Markup, list[Target]] = {}
+    for target in troubled:
+        groups.setdefault(state_of(target), []).append(target)
+    items: list[Markup] = []
+    for state, group in groups.items():
+        if len(group) <= NAMED_ALONE:
+            items += [_trouble(state, target) for target in group]
+        else:
+            items.append(_crowd(state, group))
+    fine = [target for target in targets if not target.troubled]
+    if fine:
+        items.append(tag("li", _calm(fine), class_="soft"))
+    return tag("ul", *items, class_="trouble", aria_label="Targets to look at")
+
+
+def _trouble(state: Markup, target: Target) -> Markup:
+    return tag("li", state, ": ", _link(target), f" — {target.note}")
+
+
+def _crowd(state: Markup, group: Sequence[Target]) -> Markup:
+    """Returns one line for many targets in the same trouble."""
+    names = join(map(_link, group[:MAX_NAMED]), ", ")
+    more = len(group) - MAX_NAMED
+    rest = (
+        [" and ", tag("a", f"{count(more)} more", href="#targets")] if more > 0 else []
+    )
+    return tag("li", state, f" ({count(len(group))}): ", names, *rest)
+
+
+def _link(target: Target) -> Markup:
+    return tag("a", name(target.row["target"]), href=f"#{target.anchor}")
+
+
+def _calm(targets: Sequence[Target]) -> str:
+    states: dict[str, int] = {}
+    for target in targets:
+        states[target.state] = states.get(target.state, 0) + 1
+    (first, number), *others = states.items()
+    said = [f"{count(number)} target{'s' * (number != 1)} {first}"]
+    said += [f"{count(number)} {state}" for state, number in others]
+    return ", ".join(said)
+
+
+def _title(targets: Sequence[Target], judgements: Sequence[Judgement]) -> str:
+    """Returns the tab's title, the worst first."""
+    parts = []
+    troubled = sum(1 for target in targets if target.troubled)
+    if troubled:
+        parts.append(f"{count(troubled)} in trouble")
+    missed = sum(1 for j in judgements if j.outcome is Outcome.MISSED)
+    if missed:
+        parts.append("SLO missed" if missed == 1 else f"{count(missed)} SLOs missed")
+    return ", ".join(parts) or "Status"

@@ -1,0 +1,267 @@
+"""The exporter itself: targets, totals, and what every HTTP path answers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+from prometheus_client.exposition import choose_encoder
+
+from analyzer.config import Config
+from analyzer.config_sources import EngineSource
+from analyzer.document import document
+from analyzer.flow import EngineFlow
+from analyzer.labels import LabelCap
+from analyzer.strict import ConfigError
+from exporter import page
+from exporter.collector import Families, View, families
+from exporter.sampler import Sampler
+from exporter.state import State, StorageError, Store
+from exporter.target import Target
+
+logger = logging.getLogger(__name__)
+
+RETIRED_SECONDS = 300.0  # Prometheus's staleness period
+DEFAULT_SCRAPE_SECONDS = 9.5
+STATUS_SECONDS = 300.0
+MEMORY_ONLY = "Counters are in memory only and start at 0: no --storage.path."
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line decides: *load* reads the configuration anew."""
+
+    load: Callable[[], Config]
+    version: str
+    telemetry_path: str = "/metrics"
+
+
+class Exporter:
+    """Samples the configured engines and answers for them; has `close()`."""
+
+    def __init__(self, options: Options, store: Store | None) -> None:
+        """Reads configuration and state. Raises ConfigError."""
+        self._options = options
+        self._store = store
+        self._config = options.load()
+        self._loaded_at = time.time()
+        self._reload_error = ""
+        self._state_error = ""
+        state = State()
+        if store is not None:
+            state, self._state_error = store.load()
+            if self._state_error:
+                logger.error("state not read error=%r", self._state_error)
+        self._state_ok: bool | None = None if store is None else True
+        self._process = state.process
+        self._memories = dict(state.targets)
+        self._missed_before = 0
+        self._lock = threading.RLock()  # guards flows and totals
+        self._publishing = threading.Lock()  # writes follow each other in order
+        self._targets: dict[str, Target] = {}
+        self._cap = LabelCap(self._config.limits.models, _named_models(self._config))
+        self._sampler = Sampler()
+        for name in ("state_write_failures", "sampler_missed_cycles"):
+            self._process.add(f"goodput_{name}_total", (), 0.0)
+        self._process.add("goodput_label_values_dropped_total", ("model",), 0.0)
+        self._apply(self._config)
+
+    @property
+    def config(self) -> Config:
+        """The configuration in use."""
+        return self._config
+
+    def start(self) -> None:
+        """Starts sampling."""
+        self._sampler.start()
+
+    def _apply(self, config: Config) -> None:
+        """Brings the targets in line with *config*."""
+        now = time.time()
+        wanted = {source.name: source for source in config.engines}
+        with self._lock:
+            self._config = config
+            self._cap.reserve(_named_models(config), config.limits.models)
+            for name, target in self._targets.items():
+                if name not in wanted and target.retired_at is None:
+                    target.retired_at = now
+                    self._sampler.forget(name)
+            for source in wanted.values():
+                self._adopt(source, config, now)
+
+    def _adopt(self, source: EngineSource, config: Config, now: float) -> None:
+        target = self._targets.get(source.name)
+        if target is None:
+            flow = EngineFlow(
+                source,
+                config,
+                since=now,
+                admit=self._cap.admit,
+                memory=self._memories.pop(source.name, None),
+            )
+            target = self._targets[source.name] = Target(flow, self._lock)
+        else:
+            target.retired_at = None
+            target.configure(source, config, at=now)
+        self._sampler.watch(target)
+
+    def reload(self) -> tuple[bool, str]:
+        """Reads the configuration again; a bad one changes nothing."""
+        try:
+            config = self._options.load()
+        except ConfigError as error:
+            self._reload_error = str(error)
+            logger.error(
+                "reload failed, the old configuration stays error=%r", str(error)
+            )
+            return False, f"{error}\n"
+        self._apply(config)
+        self._reload_error = ""
+        self._loaded_at = time.time()
+        logger.info("configuration reloaded engines=%d", len(config.engines))
+        return True, "reloaded\n"
+
+    def metrics(self, deadline: float | None, accept: str) -> tuple[str, bytes]:
+        """Returns the content type and the exposition, totals on disk before it."""
+        limit = DEFAULT_SCRAPE_SECONDS if deadline is None else deadline
+        with self._lock:
+            targets = [t for t in self._targets.values() if t.retired_at is None]
+        self._sampler.sample(targets, seconds=limit)
+        with self._publishing:
+            with self._lock:
+                self._drop_retired()
+                self._count_process()
+                state = self._state()
+                view = self._view()
+                encoded = None if self._store is None else self._store.encode(state)
+                collected = families(view)
+            self._save(encoded)
+        encoder, content_type = choose_encoder(accept)
+        return content_type, encoder(Families(collected))
+
+    def _state(self) -> State:
+        flows = {name: t.flow.memory for name, t in self._targets.items()}
+        return State({**self._memories, **flows}, self._process)
+
+    def _save(self, encoded: bytes | None) -> None:
+        """Writes the state; a failure is told, and the scrape goes out all the same."""
+        if self._store is None or encoded is None:
+            return
+        try:
+            self._store.save(encoded)
+        except StorageError as error:
+            if self._state_ok:
+                logger.error("state not written error=%r", str(error))
+            self._state_ok = False
+            self._state_error = str(error)
+            self._process.add("goodput_state_write_failures_total", (), 1.0)
+            return
+        if not self._state_ok:
+            self._state_error = ""
+        self._state_ok = True
+
+    def _count_process(self) -> None:
+        missed = self._sampler.missed_cycles
+        grown = missed - self._missed_before
+        self._missed_before = missed
+        self._process.add("goodput_sampler_missed_cycles_total", (), float(grown))
+        dropped = self._cap.take_dropped()
+        self._process.add(
+            "goodput_label_values_dropped_total", ("model",), float(dropped)
+        )
+
+    def _drop_retired(self) -> None:
+        now = time.time()
+        for name, target in list(self._targets.items()):
+            gone = target.retired_at
+            if gone is not None and now - gone > RETIRED_SECONDS:
+                del self._targets[name]
+                target.close()
+
+    def _view(self) -> View:
+        now = time.time()
+        return View(
+            at=now,
+            config=self._config,
+            flows=[t.flow for t in self._targets.values() if t.retired_at is None],
+            retired=[
+                t.flow for t in self._targets.values() if t.retired_at is not None
+            ],
+            process=self._process,
+            reload_ok=not self._reload_error,
+            loaded_at=self._loaded_at,
+            state_ok=self._state_ok,
+            version=self._options.version,
+        )
+
+    def status(self) -> bytes:
+        """Returns the document of the last window as JSON."""
+        with self._lock:
+            view = self._view()
+            found = document(view.flows, view.at, seconds=STATUS_SECONDS)
+        found["version"] = view.version
+        found["at"] = view.at
+        return msgspec.json.encode(found)
+
+    def page(self) -> bytes:
+        """Returns the status page."""
+        with self._lock:
+            view = self._view()
+            found = document(view.flows, view.at, seconds=STATUS_SECONDS, pictures=True)
+            config = self._config
+        note = self._state_error or (MEMORY_ONLY if self._store is None else "")
+        return page.render(
+            found,
+            version=view.version,
+            at=view.at,
+            telemetry_path=self._options.telemetry_path,
+            sources_unread=unread_sources(config),
+            config_error=self._reload_error,
+            state_note=note,
+        )
+
+    def healthy(self) -> tuple[bool, str]:
+        """Whether our own sampler runs."""
+        return self._sampler.healthy()
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether we can serve; a dead target does not matter."""
+        return True, "ready\n"
+
+    def close(self) -> None:
+        """Stops sampling and writes the totals."""
+        self._sampler.close()
+        with self._publishing:
+            if self._store is not None:
+                with self._lock:
+                    self._count_process()
+                    encoded = self._store.encode(self._state())
+                self._save(encoded)
+                self._store.close()
+        with self._lock:
+            for target in self._targets.values():
+                target.close()
+
+
+def unread_sources(config: Config) -> list[str]:
+    """Returns the configured sources that this version does not read yet."""
+    return [f"gpus: {gpu.name}" for gpu in config.gpus] + [
+        f"gateways: {gateway.name}" for gateway in config.gateways
+    ]
+
+
+def _named_models(config: Config) -> set[str]:
+    """Returns the models that the configuration names, without patterns."""
+    named = {
+        model
+        for slo_class in config.slo_classes
+        for model in slo_class.match.models
+        if not any(c in model for c in "*?[")
+    }
+    for engine in config.engines:
+        named.update(engine.aliases.values())
+    return named

@@ -1,0 +1,145 @@
+"""One engine under watch: its flow, its connection, and one scrape at a time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import AbstractContextManager
+
+from analyzer.config import Config
+from analyzer.config_sources import EngineSource
+from analyzer.engines.served import served_models, sibling_url
+from analyzer.flow import EngineFlow
+from analyzer.snapshot import Reset
+from analyzer.sources.scrape import Fetcher, ScrapeError
+
+logger = logging.getLogger(__name__)
+
+MODELS_EVERY_SECONDS = 300.0
+FRESH_SECONDS = 1.0
+
+
+class Target:
+    """Samples one engine; `lock` guards the flow against readers.
+
+    Concurrent calls of `sample` share one scrape: the first does it, the others
+    wait for its end.
+    """
+
+    def __init__(self, flow: EngineFlow, lock: AbstractContextManager[object]) -> None:
+        self.flow = flow
+        self.retired_at: float | None = None
+        self._lock = lock
+        self._flight = threading.Condition()
+        self._flying = False
+        self._sampled_at: float | None = None  # monotonic
+        self._models_at: float | None = None  # monotonic
+        self._fetcher = _fetcher(flow.source)
+        self._logged = ""
+
+    @property
+    def name(self) -> str:
+        """The target's name in the configuration."""
+        return self.flow.source.name
+
+    def configure(self, source: EngineSource, config: Config, *, at: float) -> None:
+        """Takes over a reloaded configuration."""
+        changed = source != self.flow.source
+        with self._lock:
+            self.flow.configure(source, config, at=at)
+        if changed:
+            with self._flight:
+                fetcher, self._fetcher = self._fetcher, _fetcher(source)
+                self._models_at = None
+            fetcher.close()
+
+    def fresh(self) -> bool:
+        """Whether a sample began half an interval ago at most, and at most a second."""
+        begun = self._sampled_at
+        limit = min(self.flow.source.interval / 2, FRESH_SECONDS)
+        return begun is not None and time.monotonic() - begun < limit
+
+    def sample(self, *, tick: bool) -> None:
+        """Scrapes once and records it; waits instead when a scrape is in flight."""
+        with self._flight:
+            if self._flying:
+                self._flight.wait_for(lambda: not self._flying, self._patience())
+                return
+            self._flying = True
+            fetcher = self._fetcher
+        self._sampled_at = time.monotonic()
+        try:
+            self._sample(fetcher, tick=tick)
+        finally:
+            with self._flight:
+                self._flying = False
+                self._flight.notify_all()
+
+    def _patience(self) -> float:
+        return self.flow.source.timeout + 1.0
+
+    def _sample(self, fetcher: Fetcher, *, tick: bool) -> None:
+        source = self.flow.source
+        at = time.time()
+        begun = time.monotonic()
+        try:
+            page = fetcher.get(source.url, timeout=source.timeout)
+        except ScrapeError as error:
+            with self._lock:
+                self.flow.fail(
+                    error.reason,
+                    at,
+                    seconds=time.monotonic() - begun,
+                    detail=error.detail,
+                )
+            self._log(f"{error.reason}: {error.detail}")
+            return
+        with self._lock:
+            grown = self.flow.observe(page.text, at, seconds=page.seconds, tick=tick)
+            attempt = self.flow.attempt
+        if grown is None:
+            self._log(f"{attempt.reason}: {attempt.detail}" if attempt else "")
+            return
+        self._log("")
+        if grown.reset is not Reset.NONE:
+            logger.warning("counters reset target=%s reset=%s", self.name, grown.reset)
+        self._learn_models(fetcher, anew=grown.reset is not Reset.NONE)
+
+    def _learn_models(self, fetcher: Fetcher, *, anew: bool) -> None:
+        """Asks for the served names now and then; an engine may refuse to say."""
+        now = time.monotonic()
+        known = self._models_at
+        if not anew and known is not None and now - known < MODELS_EVERY_SECONDS:
+            return
+        self._models_at = now
+        source = self.flow.source
+        url = sibling_url(source.url, "/v1/models")
+        try:
+            served = served_models(fetcher.get(url, timeout=source.timeout).body)
+        except (ScrapeError, ValueError) as error:
+            logger.debug("served models unknown target=%s error=%s", self.name, error)
+            return
+        with self._lock:
+            self.flow.learn(served)
+
+    def _log(self, failure: str) -> None:
+        """Logs the begin and the end of a failure, not each repetition."""
+        reason = failure.partition(":")[0]
+        if reason == self._logged:
+            return
+        if reason:
+            logger.warning("scrape failed target=%s error=%r", self.name, failure)
+        else:
+            logger.info("scrape works again target=%s", self.name)
+        self._logged = reason
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._fetcher.close()
+
+
+def _fetcher(source: EngineSource) -> Fetcher:
+    return Fetcher(
+        tls=source.tls, credentials=source.credentials, max_bytes=source.max_body_bytes
+    )
