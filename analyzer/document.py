@@ -155,8 +155,14 @@ def _slo_row(
             for name, marginal in marginals.items()
         },
         "source": "engine",
-        "reason": ENGINE_BOUNDS if ratios else "no request finished",
+        "reason": _reason(covered, measured=ratios is not None),
     }
+
+
+def _reason(covered: float, *, measured: bool) -> str:
+    if measured:
+        return ENGINE_BOUNDS
+    return "no request finished" if covered else "not measured yet: it takes two pages"
 
 
 def _criterion(slo_class: SloClass, name: str, marginal: Marginal) -> Document:
@@ -202,6 +208,10 @@ def target_row(flow: EngineFlow, at: float, *, pictures: bool) -> Document:
         "last_success": flow.memory.last_success,
         "stale": stale,
         "missing": dict(missing(flow.reading)) if flow.reading else {},
+        "damaged_lines_total": _count(
+            flow.ledger.counter("goodput_target_damaged_lines_total", ("engine",))
+            or 0.0
+        ),
         "damaged_lines": [
             {"line": e.line, "reason": e.reason, "excerpt": e.excerpt}
             for e in flow.damaged

@@ -190,7 +190,13 @@ class EngineFlow:
                 tokens=tokens,
             )
             timeline = self.timelines.setdefault((model, rank), Timeline())
-            timeline.extend(at, verdict, requests=requests, tokens=tokens)
+            timeline.extend(
+                at,
+                verdict,
+                requests=requests,
+                tokens=tokens,
+                measured=grown is not None,
+            )
         if ranks != (("", ""),):
             self.timelines.pop(("", ""), None)
 
@@ -298,6 +304,8 @@ class EngineFlow:
         success = self.memory.last_success
         if self.reading is None or success is None:
             return "no page read yet"
+        if self.state(at)[0] == "down":
+            return "the engine does not answer"
         limit = max(STALE_INTERVALS * self.source.interval, STALE_AFTER_SECONDS)
         if at - success > limit + self.source.timeout:
             return f"last page is {at - success:.0f} s old"

@@ -112,8 +112,7 @@ def joint_bounds(
             unseen = max(unseen, in_flight)
         misses += marginal.events - marginal.lower + unseen
         most = min(most, marginal.upper + unseen)
-    lower = max(0.0, finished - misses)
-    return Bounds(finished, min(lower, most), max(0.0, most))
+    return Bounds(finished, max(0.0, finished - misses), most)
 
 
 def longest_prompt(lengths: Histogram | None, max_model_len: int | None) -> float:

@@ -19,11 +19,12 @@ class Segment:
     verdict: Verdict
     requests: float = 0.0
     tokens: float = 0.0
+    measured: bool = False
 
     def per_second(self, amount: float) -> float | None:
-        """Returns *amount* per second of the segment, None when it has no length."""
+        """Returns *amount* per second, None without a page or without length."""
         seconds = self.end - self.start
-        return amount / seconds if seconds > 0 else None
+        return amount / seconds if seconds > 0 and self.measured else None
 
 
 class Timeline:
@@ -34,9 +35,18 @@ class Timeline:
         self._at: float | None = None
 
     def extend(
-        self, at: float, verdict: Verdict, *, requests: float = 0.0, tokens: float = 0.0
+        self,
+        at: float,
+        verdict: Verdict,
+        *,
+        requests: float = 0.0,
+        tokens: float = 0.0,
+        measured: bool = True,
     ) -> None:
-        """Adds the interval from the last call until *at* under *verdict*."""
+        """Adds the interval from the last call until *at* under *verdict*.
+
+        Not *measured* is an interval at whose end no page could be read.
+        """
         begin = at if self._at is None else self._at
         self._at = max(at, begin)
         last = self._segments[-1] if self._segments else None
@@ -45,8 +55,11 @@ class Timeline:
             last.verdict = verdict
             last.requests += requests
             last.tokens += tokens
+            last.measured = last.measured or measured
         else:
-            self._segments.append(Segment(begin, self._at, verdict, requests, tokens))
+            self._segments.append(
+                Segment(begin, self._at, verdict, requests, tokens, measured)
+            )
 
     def segments(self) -> tuple[Segment, ...]:
         """Returns the segments, oldest first; those without length only if alone."""

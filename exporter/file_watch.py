@@ -29,6 +29,6 @@ class Watch:
 def _stamp(path: Path) -> Stamp | None:
     try:
         found = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # a name that no file can have
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino

@@ -87,11 +87,11 @@ clip-path:inset(50%)}
 .stack td:empty{display:none}
 .stack th[data-label]::before{content:attr(data-label) " "}
 .ranks td{align-items:center}
-.overview tr{display:grid;grid-template-columns:1fr 1fr 1fr;gap:0 .75rem}
+.overview tr{display:grid;grid-template-columns:1fr 1fr auto;gap:0 .75rem}
 .overview th[scope=row]{grid-column:1/3}
 .overview td.state{justify-content:flex-end;text-align:right}
 .overview td.state::before,.overview td.note::before{content:none}
-.overview td.note{grid-column:1/4}
+.overview td.note{grid-column:1/4;width:auto}
 .overview td.n{gap:.4rem}.overview td.n::before{flex:none}
 .gauge{flex:1}
 .facts{grid-template-columns:1fr;gap:0}.facts dd{margin-bottom:.35rem}

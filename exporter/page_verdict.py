@@ -21,6 +21,7 @@ from exporter.page_text import (
 
 Row = dict[str, Any]
 CALM = ("none", "unknown")
+UNREAD = ("down", "stats_disabled")  # faults under which nothing can be counted
 
 GLOSSES = {
     ("memory", "kv_capacity"): "the KV cache runs out of blocks",
@@ -117,9 +118,10 @@ def _facts(group: Sequence[Row], *, ranked: bool) -> Markup:
         rows.append(("Missing", join(map(name, first["missing"]), ", ")))
     if first["candidates"]:
         rows.append(("Or else", join(map(name, first["candidates"]), ", ")))
+    blind = first["family"] == "fault" and first["cause"] in UNREAD
     rates = [
-        _sum(window["requests_per_second"] for window in group),
-        _sum(window["tokens_per_second"] for window in group),
+        absent("no engine series was read") if blind else _sum(w[key] for w in group)
+        for key in ("requests_per_second", "tokens_per_second")
     ]
     rows.append(
         ("Rate", join([rates[0], " requests/s, ", rates[1], " output tokens/s"]))

@@ -55,7 +55,12 @@ class Target:
             fetcher.close()
 
     def fresh(self) -> bool:
-        """Whether a sample began half an interval ago at most, and at most a second."""
+        """Whether a sample began half an interval ago at most, and at most a second.
+
+        One in flight is not: whoever scrapes waits for it.
+        """
+        if self._flying:
+            return False
         begun = self._sampled_at
         limit = min(self.flow.source.interval / 2, FRESH_SECONDS)
         return begun is not None and time.monotonic() - begun < limit

@@ -114,13 +114,17 @@ class Connection(HTTPConnection):
         The socket is then a plain one, and can carry an answer. No selector may know
         it, since it is a new object.
         """
-        if self.phase is not Phase.HANDSHAKE or not isinstance(error, ssl.SSLError):
-            return False
-        if error.reason != "HTTP_REQUEST":
+        reason = getattr(error, "reason", None)
+        if self.phase is not Phase.HANDSHAKE or reason != "HTTP_REQUEST":
             return False
         self.socket = socket.socket(fileno=self.socket.detach())
         self.socket.setblocking(False)
         return True
+
+    @property
+    def label(self) -> str:
+        """What the log says of the connection."""
+        return f"peer={self.remote_addr} phase={self.phase.value}"
 
     @property
     def has_input(self) -> bool:

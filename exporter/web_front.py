@@ -216,6 +216,22 @@ class FrontServer(wsgi.Server):
     def _advance(self, conn: Connection) -> None:
         """Does for a connection all that needs no waiting, then waits for more."""
         try:
+            self._go_on(conn)
+        except OSError as error:
+            self._wait(conn, 0)
+            if conn.speaks_plainly(error):
+                self._send(conn, plain_answer(400, "this port speaks HTTPS only"))
+                self._advance(conn)
+                return
+            if not conn.is_idle:
+                logger.debug("lost a connection %s error=%r", conn.label, str(error))
+            self._drop(conn)
+        except Exception:  # one client's exchange must not end all others'
+            logger.exception("dropped a connection %s", conn.label)
+            self._drop(conn)
+
+    def _go_on(self, conn: Connection) -> None:
+        try:
             while conn.phase is not Phase.WORKER and conn in self._open:
                 self._step(conn)
         except ssl.SSLWantReadError:
@@ -224,20 +240,6 @@ class FrontServer(wsgi.Server):
             self._wait(conn, WRITE)
         except BlockingIOError:
             self._wait(conn, WRITE if conn.phase is Phase.SEND else READ)
-        except OSError as error:
-            self._wait(conn, 0)
-            if conn.speaks_plainly(error):
-                self._send(conn, plain_answer(400, "this port speaks HTTPS only"))
-                self._advance(conn)
-                return
-            if not conn.is_idle:
-                logger.debug(
-                    "lost a connection peer=%s phase=%s error=%r",
-                    conn.remote_addr,
-                    conn.phase.value,
-                    str(error),
-                )
-            self._drop(conn)
 
     def _step(self, conn: Connection) -> None:
         if conn.phase is Phase.HANDSHAKE:

@@ -50,6 +50,7 @@ CURVES = {
     "CurveP521": "secp521r1",
     "X25519": "X25519",
 }
+NOT_PEM = "one is not PEM, or the key is encrypted"
 INLINE = {"cert": "cert_file", "key": "key_file", "client_ca": "client_ca_file"}
 OPTIONS = (
     "cert_file",
@@ -79,12 +80,12 @@ class Tls:
         )
 
     def check(self, sock: ssl.SSLSocket) -> None:
-        """Raises SSLError unless the client's certificate has an allowed name."""
+        """Raises ConnectionError if the client's certificate has no allowed name."""
         if not self.allowed_sans:
             return
         found: Any = (sock.getpeercert() or {}).get("subjectAltName", ())
         if not any(_canonical(name) in self.allowed_sans for _, name in found):
-            raise ssl.SSLError("the client's certificate has none of the allowed SANs")
+            raise ConnectionError("the client's certificate has no allowed SAN")
 
 
 def read_tls(node: Node, directory: Path, watch: Watch) -> Tls | None:
@@ -119,7 +120,7 @@ def read_tls(node: Node, directory: Path, watch: Watch) -> Tls | None:
         context.load_cert_chain(files["cert_file"], files["key_file"], password="")
     except (OSError, ValueError) as error:
         raise given["cert_file"].error(
-            f"this and key_file cannot be used together: {_reason(error)}"
+            f"this and key_file cannot be used: {_reason(error) or NOT_PEM}"
         ) from error
     _set_client_auth(context, given, files)
     return Tls(context, _allowed_sans(context, given))
@@ -129,8 +130,9 @@ def _check_readable(node: Node, path: Path) -> None:
     try:
         with path.open("rb") as file:
             file.read(1)
-    except OSError as error:
-        raise node.error(f"cannot be read: {path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise node.error(f"cannot be read: {path}: {reason}") from error
 
 
 def _set_versions(context: ssl.SSLContext, given: Mapping[str, Node]) -> None:
@@ -139,7 +141,7 @@ def _set_versions(context: ssl.SSLContext, given: Mapping[str, Node]) -> None:
     for name in ("min_version", "max_version"):
         if name not in given:
             continue
-        version = given[name].choice(VERSIONS)
+        version = given[name].choice(tuple(VERSIONS))
         if version not in SERVED_VERSIONS:
             raise given[name].error(
                 f"{version} is not served (OpenSSL's default security level "
@@ -168,7 +170,7 @@ def _set_suites(context: ssl.SSLContext, given: Mapping[str, Node]) -> None:
         try:
             context.set_ciphers(":".join(chosen))
         except ssl.SSLError as error:
-            raise node.error(f"cannot be used: {_reason(error)}") from error
+            raise node.error(f"cannot be used: {_reason(error) or error}") from error
     elif names:
         if context.maximum_version < VERSIONS["TLS13"]:
             raise node.error("has none for TLS 1.2, which is max_version")
@@ -179,7 +181,7 @@ def _set_curve(context: ssl.SSLContext, given: Mapping[str, Node]) -> None:
     if "curve_preferences" not in given:
         return
     node = given["curve_preferences"]
-    names = [item.choice(CURVES) for item in node.items()]
+    names = [item.choice(tuple(CURVES)) for item in node.items()]
     if len(names) > 1:
         raise node.error(
             "more than one curve cannot be set, give one or leave it to OpenSSL"
@@ -188,7 +190,7 @@ def _set_curve(context: ssl.SSLContext, given: Mapping[str, Node]) -> None:
         try:
             context.set_ecdh_curve(CURVES[name])
         except (ssl.SSLError, ValueError) as error:
-            raise node.error(f"cannot be used: {_reason(error)}") from error
+            raise node.error(f"cannot be used: {_reason(error) or error}") from error
 
 
 def _set_client_auth(
@@ -201,7 +203,7 @@ def _set_client_auth(
                 f"{node.value} asks for certificates and does not verify them, which "
                 "is not supported, use RequireAndVerifyClientCert"
             )
-        context.verify_mode = CLIENT_AUTH_TYPES[node.choice(CLIENT_AUTH_TYPES)]
+        context.verify_mode = CLIENT_AUTH_TYPES[node.choice(tuple(CLIENT_AUTH_TYPES))]
     else:
         context.verify_mode = ssl.CERT_NONE
     verifies = context.verify_mode is not ssl.CERT_NONE
@@ -219,7 +221,7 @@ def _set_client_auth(
         context.load_verify_locations(files["client_ca_file"])
     except (OSError, ValueError) as error:
         raise given["client_ca_file"].error(
-            f"cannot be used: {_reason(error)}"
+            f"cannot be used: {_reason(error) or error}"
         ) from error
 
 
@@ -247,6 +249,7 @@ def _canonical(name: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Returns why OpenSSL refused, without its source code's line."""
-    reason = getattr(error, "reason", None)
-    return str(reason).replace("_", " ").lower() if reason else str(error)
+    """Returns why OpenSSL refused, in its words; empty when it does not say."""
+    if not isinstance(error, ssl.SSLError):
+        return str(error)
+    return (getattr(error, "reason", None) or "").replace("_", " ").lower()

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from status_page import (
     MODEL,
+    Page,
     feed,
     make_flow,
     overview,
@@ -16,7 +17,9 @@ from status_page import (
     scrapes,
 )
 
+from analyzer.document import document
 from analyzer.verdict import Evidence, Family, Verdict
+from exporter import page
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,39 @@ def test_bounds_above_the_objective_meet_it() -> None:
     assert ": 100 % of 55 requests were good in the last " in found.said("h3")
     assert "✓ Met." in found.said("h3")
     assert "Hardest criterion" not in found.said()
+
+
+@pytest.mark.parametrize(
+    ("lower", "outcome"),
+    [("95", "✓ Met."), ("94", "? Cannot tell: the bounds straddle the objective.")],
+)
+def test_bounds_at_the_objective(lower: str, outcome: str) -> None:
+    """A lower bound equal to the objective meets it, an upper one does not miss it."""
+    flow, at = replayed("restart-a")
+    found = document([flow], at, seconds=300, pictures=True)
+    found["slo"][0]["bounds"] = [int(lower) / 100, 0.95]
+    assert outcome in Page(page.render(found, version="1", at=at)).said("h3")
+
+
+def test_what_is_missed_stands_above_what_is_met() -> None:
+    """Service levels are in the order of their outcome, whatever their names."""
+    met, at = replayed("restart-a")
+    first = scrapes("kv-a")[0].at
+    missed = make_flow("other", since=at - 200)
+    at = feed(
+        missed,
+        (
+            replace(s, at=s.at - first + at - 100, text=renamed(s.text, "zebra"))
+            for s in scrapes("kv-a")
+        ),
+    )
+    said = rendered([met, missed], at).said("h3")
+    assert 0 < said.index("✕ Missed") < said.index("demo-small")
+
+
+def renamed(text: str | None, model: str) -> str:
+    """Returns a page on which the model has another name."""
+    return (text or "").replace(f'"{MODEL}"', f'"{model}"')
 
 
 def test_without_finished_requests_there_is_no_share() -> None:
@@ -154,6 +190,7 @@ def test_an_engine_that_is_down_shows_no_values(later: float) -> None:
     assert all(a["title"] for a in result.classes("absent"))
     assert "■down: vllm — failing for" in result.said("ul")
     assert "fault / down: the engine does not answer" in result.said()
+    assert "Rate— requests/s, — output tokens/s" in result.said()
 
 
 def test_a_target_never_read_is_starting_and_no_trouble() -> None:
@@ -218,6 +255,11 @@ def test_ranks_under_the_same_verdict_share_it() -> None:
     said = rendered([flow], at + 6).said()
     assert re.search("· rank 0(?! ?,)", said)
     assert re.search("none / headroom: .* · rank 1", said)
+    for rank, confidence in (("0", 0.8), ("1", 0.6)):
+        verdict = Verdict(Family.COMPUTE, "decode", confidence)
+        flow.timelines[MODEL, rank].extend(at + 7, verdict)
+    said = rendered([flow], at + 8).said()
+    assert re.search("compute / decode: .* confidence 60 % .* · ranks 0, 1", said)
 
 
 def test_damaged_lines_are_shown_with_their_reason() -> None:

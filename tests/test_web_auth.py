@@ -161,7 +161,7 @@ def test_passwords_and_hashes_stay_out_of_the_log(
 
 @pytest.mark.parametrize("prefix", [b"2a", b"2b", b"2y"])
 def test_hashes_of_all_tools_are_understood(prefix: bytes) -> None:
-    """htpasswd writes $2y$, others $2a$ and $2b$."""
+    """Apache's htpasswd writes $2y$, others $2a$ and $2b$."""
     users = {"a": hashed("x", prefix=prefix)}
     assert Passwords().accept(basic("a", "x"), users)
     assert not Passwords().accept(basic("a", "y"), users)

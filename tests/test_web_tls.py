@@ -58,7 +58,9 @@ def hello(
         context.minimum_version, context.maximum_version = versions
     if ciphers:
         context.set_ciphers(ciphers)
-    return context.wrap_socket(sock, server_hostname=server.address[0])
+    return context.wrap_socket(
+        sock, server_hostname=server.address[0], suppress_ragged_eofs=False
+    )
 
 
 def test_https_is_served_with_the_files_certificate(server: WebServer) -> None:
@@ -84,7 +86,6 @@ def test_answers_larger_than_a_record_arrive_whole(server: WebServer) -> None:
 def test_the_end_of_a_connection_is_told(server: WebServer) -> None:
     """The client sees an orderly end of TLS, which no attacker could fake."""
     with connect(server) as plain, hello(server, plain) as sock:
-        sock.suppress_ragged_eofs = False
         sock.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         assert read_all(sock).endswith(PAGE)
 

@@ -1,0 +1,1 @@
+"""Request logs: one format per gateway in, canonical request records out."""
