@@ -1,16 +1,27 @@
-"""Writes the pages of this folder that follow from the code: metrics.md.
+"""Writes what follows from the code: pages of this folder, and tables in others.
 
-Run it from anywhere; it takes the page from the installed package's catalogue.
+Run it from anywhere; it takes everything from the installed package.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from click import Command, Context
+
 from analyzer.catalogue import ENGINE_STATES, METRICS, SCRAPE_FAILURES, Metric
+from analyzer.cli import main as goodput_main
+from analyzer.config import parse_config
+from analyzer.engines.capabilities import CAPABILITIES
+from analyzer.presets import PRESETS
 from analyzer.slo import CRITERIA, STAGES
 from analyzer.snapshot import Reset
+from analyzer.strict import format_duration
+from exporter.cli import main as exporter_main
+
+WIDTH = 90
 
 INTRODUCTION = """\
 # Metrics
@@ -106,10 +117,76 @@ def _table(metrics: Iterable[Metric]) -> list[str]:
     ]
 
 
+COMMANDS_INTRODUCTION = """\
+# Commands
+
+<!-- Written by docs/generate.py from the programs' own help; do not edit. -->
+"""
+
+
+def commands_page() -> str:
+    """Returns docs/commands.md: the help of both programs."""
+    lines = [COMMANDS_INTRODUCTION]
+    lines += _help("goodput-exporter", exporter_main)
+    lines += _help("goodput", goodput_main)
+    for name, command in sorted(goodput_main.commands.items()):
+        lines += _help(f"goodput {name}", command)
+    return "\n".join(lines) + "\n"
+
+
+def _help(title: str, command: Command) -> list[str]:
+    context = Context(command, info_name=title, terminal_width=WIDTH)
+    return [f"## `{title}`", "", "```text", command.get_help(context), "```", ""]
+
+
+def presets_table() -> str:
+    """Returns the rows of the presets."""
+    rows = []
+    for name, preset in PRESETS.items():
+        (slo_class,) = parse_config(f"slo_classes: [{{preset: {name}}}]").slo_classes
+        good = ", ".join(
+            f"{criterion} ≤ {format_duration(threshold.seconds)}"
+            for criterion, threshold in slo_class.good.items()
+        )
+        rows.append(f"| `{name}` | {good} | {slo_class.objective} | {preset.source} |")
+    return "\n".join(rows)
+
+
+def capabilities_table() -> str:
+    """Returns the rows of the signals."""
+    return "\n".join(
+        f"| `{c.signal}` | {c.purpose} | {c.needs} |" for c in CAPABILITIES
+    )
+
+
+# Tables in pages written by hand: they follow a comment of this name.
+TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
+    "presets": ("configuration.md", presets_table),
+    "capabilities": ("engines.md", capabilities_table),
+}
+
+
+def with_table(text: str, name: str) -> str:
+    """Returns a page with its table of that name written anew."""
+    _, table = TABLES[name]
+    pattern = rf"((?:\|[^\n]*\n){{2}})(?:\|[^\n]*\n)*<!-- {name} -->"
+    found, count = re.subn(
+        pattern, lambda m: f"{m[1]}{table()}\n<!-- {name} -->", text, count=1
+    )
+    if count != 1:
+        raise ValueError(f"no table before <!-- {name} -->")
+    return found
+
+
 def main() -> None:
     """Writes the pages beside this file."""
-    page = Path(__file__).parent / "metrics.md"
-    page.write_text(metrics_page(), encoding="utf-8")
+    folder = Path(__file__).parent
+    (folder / "metrics.md").write_text(metrics_page(), encoding="utf-8")
+    (folder / "commands.md").write_text(commands_page(), encoding="utf-8")
+    for name, (file, _) in TABLES.items():
+        page = folder / file
+        text = with_table(page.read_text(encoding="utf-8"), name)
+        page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

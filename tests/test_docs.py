@@ -35,11 +35,21 @@ def _snippets() -> Iterator[object]:
             yield pytest.param(snippet, id=f"{page.name}-{name}")
 
 
-def test_the_metrics_page_is_the_generated_one() -> None:
-    """docs/metrics.md equals what docs/generate.py writes from the catalogue."""
+@pytest.mark.parametrize("name", ["metrics", "commands"])
+def test_generated_pages_are_what_the_code_says(name: str) -> None:
+    """Metrics follow from the catalogue, commands from the programs' --help."""
     script = runpy.run_path(str(ROOT / "docs" / "generate.py"))
-    committed = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    assert committed == script["metrics_page"](), "run docs/generate.py"
+    committed = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert committed == script[f"{name}_page"](), "run docs/generate.py"
+
+
+@pytest.mark.parametrize("name", ["presets", "capabilities"])
+def test_tables_in_pages_are_what_the_code_says(name: str) -> None:
+    """The tables of presets and signals follow from the code."""
+    script = runpy.run_path(str(ROOT / "docs" / "generate.py"))
+    file, _ = script["TABLES"][name]
+    committed = (ROOT / "docs" / file).read_text(encoding="utf-8")
+    assert committed == script["with_table"](committed, name), "run docs/generate.py"
 
 
 @pytest.mark.parametrize("snippet", list(_snippets()))
