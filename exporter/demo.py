@@ -63,10 +63,14 @@ class DemoEngine:
         self._thread.start()
 
     @property
+    def url(self) -> str:
+        """The address of the metrics."""
+        return f"http://127.0.0.1:{self._server.server_port}/metrics"
+
+    @property
     def config(self) -> Config:
         """A configuration that watches this engine."""
-        url = f"http://127.0.0.1:{self._server.server_port}/metrics"
-        return parse_config(CONFIG.format(url=url), "demo")
+        return parse_config(CONFIG.format(url=self.url), "demo")
 
     def close(self) -> None:
         """Stops serving."""
