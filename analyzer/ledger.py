@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from analyzer.histogram import Histogram, empty
@@ -81,10 +81,3 @@ class Ledger:
             {name: dict(rows) for name, rows in self.counters.items()},
             {name: dict(rows) for name, rows in self.histograms.items()},
         )
-
-
-def difference(
-    later: Mapping[str, float], earlier: Mapping[str, float]
-) -> dict[str, float]:
-    """Returns how much each total grew; what is new grew from 0."""
-    return {name: value - earlier.get(name, 0.0) for name, value in later.items()}

@@ -242,17 +242,20 @@ def _restarted(
 
     A source (one model's rank, one replica of a page with several) is reset as a
     whole when at least half of its series that had moved have fallen: the others
-    have overtaken their old values since.
+    have overtaken their old values since. Series that the last page lacked have no
+    say, since they may have fallen before it.
     """
     moved = {key for key, value in earlier.counters.items() if value > 0}
     moved |= {key for key, h in earlier.histograms.items() if h.count > 0}
     present = later.counters.keys() | later.histograms.keys()
-    known = Counter(map(_source, moved & present))
-    down = Counter(map(_source, fallen))
+    carried = earlier.absent_since.keys()
+    known = Counter(map(_source, (moved & present) - carried))
+    down = Counter(map(_source, fallen - carried))
     reset = {source for source in down if 2 * down[source] >= known[source]}
     from_zero = {key for key in present if key in fallen or _source(key) in reset}
     engines = {source for source in known if source[0]}
-    return (Reset.RESTART if engines <= reset else Reset.SERIES), from_zero
+    restart = bool(engines) and engines <= reset
+    return (Reset.RESTART if restart else Reset.SERIES), from_zero
 
 
 def _source(key: Key) -> tuple[str, str, tuple[tuple[str, str], ...]]:
