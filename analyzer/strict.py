@@ -254,7 +254,7 @@ class Node:
 
     def choice(self, options: Collection[str]) -> str:
         """Returns one of *options*."""
-        if self.value not in options:
+        if self.value not in tuple(options):  # a dict would want it hashable
             raise self._wanted("one of " + ", ".join(options))
         return str(self.value)
 

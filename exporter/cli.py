@@ -13,6 +13,7 @@ from analyzer.strict import ConfigError
 from exporter.daemon import StartError, run
 from exporter.demo import SCENARIOS
 from exporter.logs import FORMATS, configure_logging
+from exporter.web_config import read_web_config
 
 DISTRIBUTION = "llm-goodput"
 
@@ -114,7 +115,7 @@ def main(
     if config_check:
         if config_file is None:
             raise click.UsageError("--config.check needs --config.file.")
-        sys.exit(_check(config_file))
+        sys.exit(_check(config_file, web_config))
     try:
         run(
             config_file=config_file,
@@ -130,9 +131,11 @@ def main(
         raise click.ClickException(str(error)) from error
 
 
-def _check(path: Path) -> int:
+def _check(path: Path, web_config: Path | None) -> int:
     try:
         config = load_config(path)
+        if web_config is not None:
+            read_web_config(web_config)
     except ConfigError as error:
         click.echo(str(error), err=True)
         return 1

@@ -52,7 +52,12 @@ def run(
     with ExitStack() as stack:
         load = _loader(config_file, demo, stack)
         store = _open_store(storage_path)
-        exporter = Exporter(Options(load, version, telemetry_path), store)
+        server: WebServer | None = None
+        exporter = Exporter(
+            Options(load, version, telemetry_path),
+            store,
+            lambda: server.config_error if server else "",
+        )
         stack.callback(exporter.close)
         server = _open_server(
             exporter, listen_address, telemetry_path, web_config, lifecycle=lifecycle

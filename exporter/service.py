@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 RETIRED_SECONDS = 300.0  # Prometheus's staleness period
 DEFAULT_SCRAPE_SECONDS = 9.5
 STATUS_SECONDS = 300.0
+REFRESH_SECONDS = 5
+STILL_QUERY = "refresh=0"
 MEMORY_ONLY = "Counters are in memory only and start at 0: no --storage.path."
 
 
@@ -43,8 +45,18 @@ class Options:
 class Exporter:
     """Samples the configured engines and answers for them; has `close()`."""
 
-    def __init__(self, options: Options, store: Store | None) -> None:
-        """Reads configuration and state. Raises ConfigError."""
+    def __init__(
+        self,
+        options: Options,
+        store: Store | None,
+        web_config_error: Callable[[], str] = str,
+    ) -> None:
+        """Reads configuration and state. Raises ConfigError.
+
+        *web_config_error* says why the file with certificates and users is not in
+        use as it stands, "" when it is.
+        """
+        self._web_config_error = web_config_error
         self._options = options
         self._store = store
         self._config = options.load()
@@ -207,8 +219,9 @@ class Exporter:
         found["at"] = view.at
         return msgspec.json.encode(found)
 
-    def page(self) -> bytes:
-        """Returns the status page."""
+    def page(self, query: str = "") -> bytes:
+        """Returns the status page; the query `refresh=0` keeps it as it is."""
+        still = query == STILL_QUERY
         with self._lock:
             view = self._view()
             found = document(view.flows, view.at, seconds=STATUS_SECONDS, pictures=True)
@@ -220,8 +233,10 @@ class Exporter:
             at=view.at,
             telemetry_path=self._options.telemetry_path,
             sources_unread=unread_sources(config),
-            config_error=self._reload_error,
+            config_error=self._reload_error or self._web_config_error(),
             state_note=note,
+            refresh_seconds=0 if still else REFRESH_SECONDS,
+            switch_url="?" if still else f"?{STILL_QUERY}",
         )
 
     def healthy(self) -> tuple[bool, str]:

@@ -39,11 +39,11 @@ class Handlers:
     """What answers the routes; each may be called by several threads at once.
 
     `metrics` gets the seconds left to answer in, or None, and the Accept header; it
-    returns the content type and the body. `reload` is None when it is switched off.
+    returns the content type and the body. `page` gets the query string. `reload` is None when it is switched off.
     """
 
     metrics: Callable[[float | None, str], tuple[str, bytes]]
-    page: Callable[[], bytes]
+    page: Callable[[str], bytes]
     status: Callable[[], bytes]
     healthy: Callable[[], tuple[bool, str]]
     ready: Callable[[], tuple[bool, str]]
@@ -167,9 +167,13 @@ class App:
             self._places.release()
         return Response(body, content_type)
 
-    def _page(self, _: WSGIEnvironment) -> Response:
+    def _page(self, environ: WSGIEnvironment) -> Response:
         policy = ("Content-Security-Policy", PAGE_POLICY)
-        return Response(self._handlers.page(), HTML, headers=(policy,))
+        return Response(
+            self._handlers.page(environ.get("QUERY_STRING", "")),
+            HTML,
+            headers=(policy,),
+        )
 
     def _status(self, _: WSGIEnvironment) -> Response:
         return Response(self._handlers.status(), JSON)

@@ -133,12 +133,10 @@ class WebConfigFile:
             new = self._read(may_be_empty=False)
             self._check_tls_stays(new)
         except ConfigError as error:
-            if str(error) != self.last_error:
-                logger.error("web configuration kept as it was error=%r", str(error))
             self.last_error = str(error)
+            logger.error("web configuration kept as it was error=%r", self.last_error)
             return
-        if self.last_error:
-            logger.info("web configuration is usable again")
+        logger.info("web configuration read again")
         self._current = new
         self.last_error = ""
 

@@ -122,9 +122,8 @@ class FrontServer(wsgi.Server):
         level: int = logging.INFO,
         traceback: bool = False,  # noqa: FBT001, FBT002  cheroot's signature
     ) -> None:
-        """Logs what cheroot reports; what one client did is no more than debug."""
-        quiet = logging.DEBUG if level < logging.ERROR else level
-        logger.log(quiet, "%s", msg, exc_info=traceback)
+        """Logs what cheroot reports."""
+        logger.log(level, "%s", msg, exc_info=traceback)
 
     # The front's own thread.
 

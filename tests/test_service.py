@@ -232,3 +232,25 @@ def test_starting_with_a_bad_configuration_or_a_taken_port_says_why(
     assert "cannot be read: No such file or directory" in missing.stderr
     nothing = exporter_command()
     assert nothing.returncode == 2
+
+
+def test_the_page_can_be_kept_as_it_is(tmp_path: Path) -> None:
+    """`?refresh=0` stops the page's own refresh and leads back to it."""
+    with RunningExporter("--demo", f"--storage.path={tmp_path}") as exporter:
+        moving, still = exporter.get("/").text, exporter.get("/?refresh=0").text
+    assert 'http-equiv="refresh"' in moving
+    assert 'href="?refresh=0"' in moving
+    assert 'http-equiv="refresh"' not in still
+    assert 'href="?"' in still
+
+
+def test_config_check_reads_the_web_config_as_well(tmp_path: Path) -> None:
+    """--config.check with --web.config.file names the fault in it."""
+    path = configuration(tmp_path / "c.yml", "http://localhost:1/metrics")
+    web = tmp_path / "web.yml"
+    web.write_text("basic_auth_users: {ann: not-a-hash}")
+    done = exporter_command(
+        f"--config.file={path}", f"--web.config.file={web}", "--config.check"
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{web}: basic_auth_users.ann")

@@ -141,7 +141,17 @@ def test_a_gzipped_body_is_the_same_every_time(server: WebServer) -> None:
             )
             bodies.append(read_all(sock).partition(b"\r\n\r\n")[2])
     assert bodies[0] == bodies[1]
+    assert bodies[0][4:8] == bytes(4)  # the time
     assert gzip.decompress(bodies[0]) == PAGE
+
+
+def test_an_answer_to_head_ends_with_its_head(server: WebServer) -> None:
+    """Not one byte of the body follows, though its length is told."""
+    with connect(server) as sock:
+        sock.sendall(b"HEAD /metrics HTTP/1.0\r\n\r\n")
+        answer = read_all(sock)
+    assert b"Content-Length: %d\r\n" % len(PAGE) in answer
+    assert answer.endswith(b"\r\n\r\n")
 
 
 def test_small_bodies_stay_as_they_are(server: WebServer) -> None:

@@ -13,6 +13,7 @@ from web_serving import PAGE, ask, connect, read_all, serving
 
 from exporter.web import WebServer
 from exporter.web_front import Limits
+from exporter.web_tls import Tls
 
 CERTIFICATES = Path(__file__).parent / "fixtures" / "tls"
 CA = CERTIFICATES / "ca.pem"
@@ -138,6 +139,24 @@ def test_the_chosen_suite_is_used(tmp_path: Path) -> None:
     assert cipher[0] == "ECDHE-ECDSA-CHACHA20-POLY1305"
 
 
+@pytest.mark.parametrize(
+    ("curve", "agreed"), [("secp384r1", True), ("prime256v1", False)]
+)
+def test_the_chosen_curve_is_the_only_one(
+    tmp_path: Path, curve: str, *, agreed: bool
+) -> None:
+    """A client that has another curve only does not get in."""
+    path = web_config(tmp_path, curve_preferences="[CurveP384]")
+    context = ssl.create_default_context(cafile=CA)
+    context.set_ecdh_curve(curve)
+    with serving(web_config=path) as server, connect(server) as plain:
+        if agreed:
+            context.wrap_socket(plain, server_hostname="127.0.0.1").close()
+        else:
+            with pytest.raises((ssl.SSLError, ConnectionResetError)):
+                context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
 def test_a_client_certificate_can_be_required(tmp_path: Path) -> None:
     """None and a stranger's are refused, one of the CA is enough."""
     path = web_config(
@@ -256,3 +275,27 @@ def test_a_handshake_must_end_in_time(tmp_path: Path) -> None:
     path = web_config(tmp_path)
     with serving(web_config=path, limits=limits) as server, connect(server) as sock:
         assert sock.recv(1) == b""
+
+
+class BrokenTls(Tls):
+    """TLS with an error of our own."""
+
+    def check(self, sock: ssl.SSLSocket) -> None:
+        """Fails as no code should."""
+        raise RuntimeError(f"broken at {sock.fileno()}")
+
+
+def test_an_error_of_ours_ends_one_connection_only(
+    server: WebServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread that serves all connections outlives what goes wrong with one."""
+    good = server._server._tls
+    tls = good()
+    assert tls is not None
+    broken = BrokenTls(tls.context)
+    server._server._tls = lambda: broken
+    with pytest.raises(REFUSED):
+        ask(server, "/-/ready", verify=CA)
+    server._server._tls = good
+    assert ask(server, "/-/ready", verify=CA).status_code == 200
+    assert "RuntimeError: broken" in caplog.text

@@ -28,7 +28,7 @@ def handlers(
     """Returns handlers that are content, but for those given."""
     return Handlers(
         metrics=metrics or (lambda _deadline, _accept: ("text/plain", PAGE)),
-        page=lambda: b"<!doctype html>",
+        page=lambda _: b"<!doctype html>",
         status=status,
         healthy=lambda: healthy,
         ready=lambda: ready,
