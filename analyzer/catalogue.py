@@ -30,6 +30,17 @@ _ENGINE = ("target", "model")
 _RANK = ("target", "model", "rank")
 _CRITERION = ("target", "model", "slo_class", "criterion")
 _TARGET = ("target", "kind")
+_REQUEST = ("gateway", "model", "slo_class")
+
+
+def _request_histogram(name: str, what: str) -> Metric:
+    return Metric(
+        f"goodput_request_{name}_seconds",
+        Kind.HISTOGRAM,
+        f"{what} Exact, one observation a counted request that has it; the bounds "
+        "include every threshold of the configuration.",
+        _REQUEST,
+    )
 
 
 def _engine_histogram(name: str, what: str) -> Metric:
@@ -76,6 +87,68 @@ METRICS: tuple[Metric, ...] = (
         "slo_stage_budget_seconds",
         "Share of the latency budget given to a stage.",
         ("slo_class", "stage"),
+    ),
+    _counter(
+        "requests",
+        "Requests of the log that count: good, bad and unevaluable ones.",
+        _REQUEST,
+    ),
+    _counter(
+        "good_requests", "Requests that met every criterion of their class.", _REQUEST
+    ),
+    _counter(
+        "bad_requests",
+        "Requests that failed, missed a criterion, or whose client left after a "
+        "threshold had passed.",
+        _REQUEST,
+    ),
+    _counter(
+        "unevaluable_requests",
+        "Requests that missed nothing known, of which some criterion cannot be known.",
+        _REQUEST,
+    ),
+    _counter(
+        "criterion_misses",
+        "Misses by criterion; a request may miss several. error: it failed, abort: its "
+        "client left late.",
+        (*_REQUEST, "criterion"),
+    ),
+    _counter(
+        "excluded_requests",
+        "Requests that say nothing about the serving: the client left in time, the "
+        "caller was wrong, no generation was asked for, or a policy refused them.",
+        ("gateway", "reason"),
+    ),
+    _counter("tokens", "Output tokens of counted requests.", _REQUEST),
+    _counter("good_tokens", "Output tokens of good requests.", _REQUEST),
+    _request_histogram("ttft", "Time to first token."),
+    _request_histogram("tpot", "Mean time per output token after the first."),
+    _request_histogram("max_gap", "Longest wait between two outputs."),
+    _request_histogram("e2e", "Time to the last byte."),
+    Metric(
+        "goodput_request_stage_seconds",
+        Kind.HISTOGRAM,
+        "Time in a stage: gateway before the server, serving at it, delivery after it.",
+        (*_REQUEST, "stage"),
+    ),
+    _gauge(
+        "source_coverage_ratio",
+        "Requests that the logs counted over requests that the engines finished, last "
+        "ten minutes; where one process sees both.",
+        ("model",),
+    ),
+    _counter("log_lines", "Lines read from the log.", ("gateway",)),
+    _counter("log_parse_failures", "Lines that gave no record.", ("gateway", "reason")),
+    _counter(
+        "log_losses",
+        "Occasions on which lines were surely lost before they could be read.",
+        ("gateway", "reason"),
+    ),
+    _gauge("log_lag_bytes", "Bytes of the log not read yet.", ("gateway",)),
+    _gauge(
+        "log_last_record_timestamp_seconds",
+        "End of the latest request that the log holds.",
+        ("gateway",),
     ),
     _counter(
         "engine_criterion_events",

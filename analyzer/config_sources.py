@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from analyzer.gateways.pattern import PatternError, compile_pattern
 from analyzer.strict import Node, shown
 
 NAME = r"[a-zA-Z0-9][a-zA-Z0-9_.:-]{0,127}"
@@ -52,8 +53,10 @@ RECORD_FIELDS = (
     "e2e",
     "prompt_tokens",
     "completion_tokens",
+    "cached_tokens",
     "backend",
     "stream",
+    "outcome",
 )
 TIME_FIELDS = ("start", "ttft", "tpot", "max_gap", "e2e")
 FIELD_UNITS = ("s", "ms", "us", "ns")
@@ -118,7 +121,10 @@ class GpuSource:
 
 @dataclass(frozen=True, slots=True)
 class LogField:
-    """Where a custom format keeps one of our fields; *unit* of times only."""
+    """Where a custom format keeps one of our fields; *unit* of times only.
+
+    The key is a member's name, dotted when it is nested, or a pattern's group.
+    """
 
     key: str
     unit: str = ""
@@ -126,7 +132,10 @@ class LogField:
 
 @dataclass(frozen=True, slots=True)
 class GatewaySource:
-    """One request log: exactly one of *path*, *socket* and *syslog* is set."""
+    """One request log: exactly one of *path*, *socket* and *syslog* is set.
+
+    *fields* and *pattern* are of a custom format: JSON without a pattern.
+    """
 
     name: str
     path: str = ""
@@ -137,6 +146,7 @@ class GatewaySource:
     policy_statuses: tuple[int, ...] = ()
     counts: bool = True
     fields: Mapping[str, LogField] = field(default_factory=dict)
+    pattern: str = ""
 
 
 def read_engine(node: Node) -> EngineSource:
@@ -219,7 +229,15 @@ def read_gateway(node: Node) -> GatewaySource:
     """Returns one entry of `gateways`. Raises ConfigError."""
     members = node.mapping(
         required=("name",),
-        optional=(*PLACES, "format", "framing", "policy_statuses", "counts", "fields"),
+        optional=(
+            *PLACES,
+            "format",
+            "framing",
+            "policy_statuses",
+            "counts",
+            "fields",
+            "pattern",
+        ),
     )
     given = [place for place in PLACES if place in members]
     if len(given) != 1:
@@ -236,16 +254,11 @@ def read_gateway(node: Node) -> GatewaySource:
             for item in members["policy_statuses"].items()
         )
     log_format = members["format"].choice(FORMATS) if "format" in members else "auto"
-    fields = {
-        name: _read_field(name, value)
-        for name, value in (
-            members["fields"].mapping(optional=RECORD_FIELDS).items()
-            if "fields" in members
-            else ()
+    fields, custom_pattern = _read_custom(members)
+    if (log_format == "custom") != bool(fields or custom_pattern):
+        raise node.error(
+            "format custom needs fields or a pattern, and only custom may have them"
         )
-    }
-    if (log_format == "custom") != bool(fields):
-        raise node.error("format custom needs fields, and only custom may have them")
     return GatewaySource(
         name=members["name"].text(pattern=NAME, what=NAME_TEXT),
         format=log_format,
@@ -253,8 +266,37 @@ def read_gateway(node: Node) -> GatewaySource:
         policy_statuses=statuses,
         counts=members["counts"].boolean() if "counts" in members else True,
         fields=fields,
+        pattern=custom_pattern,
         **{place: address},
     )
+
+
+def _read_custom(members: Mapping[str, Node]) -> tuple[dict[str, LogField], str]:
+    """Returns the fields and the pattern of a custom format, which must fit."""
+    fields: dict[str, LogField] = {}
+    if "fields" in members:
+        given = members["fields"].mapping(optional=RECORD_FIELDS)
+        fields = {name: _read_field(name, value) for name, value in given.items()}
+    if "pattern" not in members:
+        keys = {entry.key for entry in fields.values()}
+        for key in keys:
+            outer = next((k for k in keys if key.startswith(f"{k}.")), None)
+            if outer is not None:
+                raise members["fields"].error(f"{outer!r} cannot also hold {key!r}")
+        return fields, ""
+    pattern = members["pattern"].text()
+    try:
+        _, groups = compile_pattern(pattern)
+    except PatternError as error:
+        raise members["pattern"].error(str(error)) from None
+    for name, entry in fields.items():
+        if entry.key not in groups:
+            raise members["fields"].error(
+                f"{name}: the pattern has no group {entry.key!r}"
+            )
+    if not fields and not set(groups) & set(RECORD_FIELDS):
+        raise members["pattern"].error("has no group with the name of a field")
+    return fields, pattern
 
 
 def _read_field(name: str, node: Node) -> LogField:

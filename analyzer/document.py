@@ -2,46 +2,41 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from analyzer import goodput
 from analyzer.engines.capabilities import missing
 from analyzer.flow import EngineFlow
-from analyzer.goodput import Marginal
-from analyzer.history import Totals
-from analyzer.slo import SloClass
+from analyzer.logflow import LogFlow
+from analyzer.slo_rows import Document, count, slo_rows
 from analyzer.timeline import Segment
 from analyzer.verdict import Verdict
-
-Document = dict[str, Any]
-ENGINE_BOUNDS = (
-    "bounds from the engine's marginal histograms; exact goodput needs a request log"
-)
 
 
 def document(
     flows: Sequence[EngineFlow],
     at: float,
     *,
+    logs: Sequence[LogFlow] = (),
     seconds: float | None = None,
     pictures: bool = False,
 ) -> Document:
-    """Returns the analysis of *flows* as of *at*.
+    """Returns the analysis of *flows* and *logs* as of *at*.
 
     With *seconds* it covers that trailing window and the verdict in force, without
     it everything since the flows began. *pictures* adds the values of sparklines.
     """
     return {
         "windows": windows(flows, latest=seconds is not None),
-        "slo": slo_rows(flows, seconds),
+        "slo": slo_rows(flows, logs, at, seconds),
         "capacity": {
             "requests_per_second": {"lower": None, "estimate": None, "upper": None},
             "headroom_ratio": None,
             "reason": "no capacity model was fitted",
         },
-        "sources": [source_row(flow) for flow in flows],
+        "sources": [
+            *(source_row(flow) for flow in flows),
+            *(log_row(log) for log in logs),
+        ],
         "targets": [target_row(flow, at, pictures=pictures) for flow in flows],
     }
 
@@ -93,90 +88,6 @@ def verdict_row(verdict: Verdict) -> Document:
     }
 
 
-def slo_rows(flows: Sequence[EngineFlow], seconds: float | None) -> list[Document]:
-    """Returns one row a class and model, over all targets that serve the model."""
-    rows = []
-    found: dict[tuple[str, str], SloClass] = {}
-    for flow in flows:
-        for model in flow.totals:
-            slo_class, _ = flow.class_of(model)
-            if slo_class is not None:
-                found[slo_class.name, model] = slo_class
-    for (_, model), slo_class in sorted(found.items()):
-        rows.append(_slo_row(flows, slo_class, model, seconds))
-    return rows
-
-
-def _slo_row(
-    flows: Sequence[EngineFlow], slo_class: SloClass, model: str, seconds: float | None
-) -> Document:
-    finished = in_flight = covered = tokens = 0.0
-    marginals: dict[str, Marginal] = {}
-    for flow in flows:
-        if model not in flow.totals or flow.class_of(model)[0] != slo_class:
-            continue
-        stretch = flow.histories[model].over(seconds) if seconds is not None else None
-        if seconds is not None and stretch is None:
-            continue
-        part: dict[str, Marginal]
-        if stretch is not None:
-            finished += stretch.finished
-            tokens += stretch.tokens
-            in_flight += stretch.in_flight_at_begin
-            covered = max(covered, stretch.seconds)
-            part = stretch.marginals
-        else:
-            totals: Totals = flow.totals[model]
-            finished += totals.finished
-            tokens += totals.tokens
-            in_flight += flow.in_flight_at_begin.get(model, 0.0)
-            covered = max(covered, totals.at - flow.memory.since)
-            part = totals.marginals
-        for criterion, marginal in part.items():
-            known = marginals.get(criterion)
-            marginals[criterion] = marginal if known is None else known + marginal
-    bounds = goodput.joint_bounds(finished, marginals, in_flight=in_flight)
-    ratios = bounds.ratios
-    return {
-        "class": slo_class.name,
-        "model": model,
-        "total": _count(finished),
-        "good": None,
-        "excluded": None,
-        "unevaluable": None,
-        "attainment": None,
-        "bounds": None if ratios is None else list(ratios),
-        "missed": dict.fromkeys((*slo_class.good, "error")),
-        "objective": slo_class.objective,
-        "seconds": covered,
-        "output_tokens": _count(tokens),
-        "criteria": {
-            name: _criterion(slo_class, name, marginal)
-            for name, marginal in marginals.items()
-        },
-        "source": "engine",
-        "reason": _reason(covered, measured=ratios is not None),
-    }
-
-
-def _reason(covered: float, *, measured: bool) -> str:
-    if measured:
-        return ENGINE_BOUNDS
-    return "no request finished" if covered else "not measured yet: it takes two pages"
-
-
-def _criterion(slo_class: SloClass, name: str, marginal: Marginal) -> Document:
-    threshold = slo_class.good[name]
-    return {
-        "threshold_seconds": threshold.seconds,
-        "per_prompt_token_seconds": threshold.per_prompt_token,
-        "events": _count(marginal.events),
-        "good_lower": _count(marginal.lower),
-        "good_upper": _count(marginal.upper),
-        "reason": marginal.reason,
-    }
-
-
 def source_row(flow: EngineFlow) -> Document:
     """Returns what is to be known of one engine as a source."""
     ledger = flow.ledger
@@ -188,8 +99,32 @@ def source_row(flow: EngineFlow) -> Document:
         "up": attempt is not None and not attempt.reason,
         "reason": "not scraped yet" if attempt is None else attempt.reason,
         "gaps": flow.liveness.gaps,
-        "resets": _count(resets),
+        "resets": count(resets),
         "missing_signals": sorted(missing(flow.reading)) if flow.reading else [],
+    }
+
+
+def log_row(log: LogFlow) -> Document:
+    """Returns what is to be known of one request log as a source."""
+    totals = log.totals
+    unread = sum(totals.failures.values())
+    return {
+        "source": "gateway",
+        "name": log.source.name,
+        "up": totals.lines > 0,
+        "reason": log.problem or ("" if totals.lines else "no line read yet"),
+        "gaps": 0,
+        "resets": 0,
+        "missing_signals": sorted(
+            {name for reason in totals.unknown for name in reason.split(", ")}
+        ),
+        "format": log.format.name if log.format else None,
+        "lines": count(totals.lines),
+        "unreadable": count(unread),
+        "parse_failures": {r: count(n) for r, n in totals.failures.items() if n},
+        "excluded": {r: count(n) for r, n in totals.excluded.items()},
+        "unevaluable_for": {r: count(n) for r, n in totals.unknown.items()},
+        "last_record": totals.last_record,
     }
 
 
@@ -208,7 +143,7 @@ def target_row(flow: EngineFlow, at: float, *, pictures: bool) -> Document:
         "last_success": flow.memory.last_success,
         "stale": stale,
         "missing": dict(missing(flow.reading)) if flow.reading else {},
-        "damaged_lines_total": _count(
+        "damaged_lines_total": count(
             flow.ledger.counter("goodput_target_damaged_lines_total", ("engine",))
             or 0.0
         ),
@@ -245,8 +180,3 @@ def _model_row(
         "class_reason": reason,
         "ranks": ranks,
     }
-
-
-def _count(value: float) -> int | float:
-    """Returns whole counts as integers; vLLM prints them as floats."""
-    return int(value) if math.isfinite(value) and value == int(value) else value

@@ -28,14 +28,17 @@ class Heartbeat:
     """Follows one engine from scrape to scrape.
 
     *grace* is how long, in seconds, work may show no progress. `progressed_at` is
-    when a counter last moved or there was no work: an engine that was idle owes no
-    progress for that time. `gone` counts answers that ended since then without the
-    engine finishing them: requests that were given up.
+    when a counter last moved, or when work was first seen after none. `gone` counts
+    answers that ended since then without the engine finishing them: requests that
+    were given up. `refilled` says that more were given up after all shown had gone:
+    new ones arrive and get nothing.
     """
 
     grace: float = 30.0
     progressed_at: float | None = None
     gone: float = 0.0
+    refilled: bool = False
+    _idle: bool = False
 
     def beat(
         self,
@@ -54,17 +57,20 @@ class Heartbeat:
         engine. A lone long prompt moves no counter while it is prefilled, so the
         grace is at least twice *prefill_p99* (seconds).
         """
-        if moved or self.progressed_at is None:
+        if moved or self._idle or self.progressed_at is None:
             self.progressed_at = at
             self.gone = max(0.0, (ended or 0.0) - finished)
-        else:
-            self.gone += ended or 0.0
-        if work <= 0:
-            self.progressed_at = at
+            self.refilled = False
+        elif ended:
+            self.refilled = self.refilled or self.gone >= work
+            self.gone += ended
+        self._idle = work <= 0
+        if self._idle:
             self.gone = 0.0
             return Pulse.IDLE
         still = at - self.progressed_at
-        if still >= FROZEN_AFTER_SECONDS and self.gone >= work:
+        gone = self.gone >= work and not self.refilled
+        if gone and still >= FROZEN_AFTER_SECONDS:
             return Pulse.FROZEN
         if still > self.patience(prefill_p99):
             return Pulse.STALLED

@@ -14,7 +14,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any
 
-from analyzer.gateways.record import Outcome, RequestRecord
+from analyzer.gateways.record import Outcome, RequestRecord, TokensKind, TtftKind
 from analyzer.slo import SloClass
 
 UNKNOWN = math.nan
@@ -88,6 +88,8 @@ def judge(
     failed = _failed(record)
     limits = _limits(record, slo_class)
     values = criterion_values(record)
+    if record.tokens_kind is TokensKind.COUNTED:
+        _leave_out_doubtful(values, limits)
     aborted = record.outcome is Outcome.CLIENT_ABORT
     if aborted:
         values = _values_when_left(record)
@@ -150,11 +152,24 @@ def criterion_values(record: RequestRecord) -> dict[str, float]:
     }
 
 
+def _leave_out_doubtful(values: dict[str, float], limits: dict[str, float]) -> None:
+    """Forgets a time per token that is missed only as far as counted chunks tell.
+
+    A chunk may hold several tokens, so the time per token is at most that per chunk:
+    within the limit it is certain, above it nothing is known.
+    """
+    if "tpot" in limits and values["tpot"] > limits["tpot"]:
+        values["tpot"] = UNKNOWN
+
+
 def _values_when_left(record: RequestRecord) -> dict[str, float]:
     """Returns what had surely passed when the client left; the rest is unknown."""
     elapsed = _known(record.e2e)
+    ttft = _known(record.ttft)
+    if record.ttft is None and record.ttft_kind is not TtftKind.NONE:
+        ttft = elapsed  # somebody looked, and no token had come
     return {
-        "ttft": elapsed if record.ttft is None else record.ttft,
+        "ttft": ttft,
         "tpot": UNKNOWN,  # the mean of a whole answer is not known before its end
         "max_gap": _known(record.max_gap),
         "e2e": elapsed,

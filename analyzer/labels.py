@@ -29,6 +29,13 @@ class LabelCap:
         self._dropped += 1
         return OTHER
 
+    def known(self, value: str) -> str:
+        """Returns *value* if it has a place already, else `other`; claims none."""
+        if value in self._reserved or value in self._admitted:
+            return value
+        self._dropped += 1
+        return OTHER
+
     def reserve(self, reserved: Iterable[str], limit: int) -> None:
         """Takes over another configuration's names and limit; who is in stays in."""
         self._reserved = frozenset(reserved)

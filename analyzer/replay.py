@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 
 from analyzer.catalogue import SCRAPE_FAILURES
 from analyzer.config import Config
-from analyzer.config_sources import EngineSource
+from analyzer.config_sources import EngineSource, GatewaySource
 from analyzer.flow import EngineFlow
+from analyzer.logflow import LogFlow
 from analyzer.sources.recording import Scrape
 
 DEFAULT_TARGET = "engine"
+DEFAULT_GATEWAY = "gateway"
+LINES_AT_ONCE = 10_000
 
 
 def replay(
@@ -39,3 +44,19 @@ def replay(
         last = scrape.at
         on_scrape(scrape)
     return None if flow is None else (flow, last)
+
+
+def replay_log(
+    lines: Iterable[bytes], config: Config, *, aliases: Mapping[str, str]
+) -> LogFlow:
+    """Returns the flow of a recorded request log after every line.
+
+    It is read as the configuration's first gateway, by the format its lines have
+    when there is none. *aliases* maps other names to served models.
+    """
+    source = config.gateways[0] if config.gateways else GatewaySource(DEFAULT_GATEWAY)
+    flow = LogFlow(source, config, aliases=lambda: aliases)
+    remaining = iter(lines)
+    while batch := list(islice(remaining, LINES_AT_ONCE)):
+        flow.take(batch, math.inf)
+    return flow

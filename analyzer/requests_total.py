@@ -56,12 +56,16 @@ def bounds_for(kind: str, classes: tuple[SloClass, ...]) -> tuple[float, ...]:
 
 @dataclass(slots=True)
 class Row:
-    """Totals of one model and class; tallies by criterion and by stage."""
+    """Totals of one model and class; tallies by criterion and by stage.
+
+    `requests` is good, bad and unevaluable ones; `excluded` ones are beside them.
+    """
 
     requests: float = 0.0
     good: float = 0.0
     bad: float = 0.0
     unevaluable: float = 0.0
+    excluded: float = 0.0
     tokens: float = 0.0
     good_tokens: float = 0.0
     misses: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MISSES, 0.0))

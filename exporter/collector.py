@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -20,6 +20,8 @@ from analyzer.config import Config
 from analyzer.flow import KIND, EngineFlow
 from analyzer.histogram import Histogram
 from analyzer.ledger import Ledger
+from exporter import request_rows
+from exporter.request_rows import LogView
 
 Row = tuple[tuple[str, ...], float]
 
@@ -41,6 +43,8 @@ class View:
     loaded_at: float
     state_ok: bool | None
     version: str
+    logs: Sequence[LogView] = ()
+    coverage: Mapping[tuple[str, ...], float] = field(default_factory=dict)
 
 
 def families(view: View) -> list[Family]:
@@ -88,6 +92,10 @@ def _counter_rows(view: View, name: str) -> Iterator[Row]:
     if name.startswith(PROCESS_PREFIXES):
         yield from view.process.rows(name)
         return
+    if name in request_rows.COUNTERS:
+        for log in view.logs:
+            yield from request_rows.COUNTERS[name](log)
+        return
     for flow in (*view.flows, *view.retired):
         for labels, value in flow.ledger.rows(name):
             yield (flow.source.name, *labels), value
@@ -104,6 +112,10 @@ PROCESS_PREFIXES = (
 def _histogram_rows(
     view: View, name: str
 ) -> Iterator[tuple[tuple[str, ...], Histogram]]:
+    if name in request_rows.HISTOGRAMS:
+        for log in view.logs:
+            yield from request_rows.HISTOGRAMS[name](log)
+        return
     for flow in (*view.flows, *view.retired):
         for labels, histogram in flow.ledger.histograms.get(name, {}).items():
             yield (flow.source.name, *labels), histogram
@@ -224,6 +236,14 @@ def _build_info(view: View) -> Iterator[Row]:
     yield (view.version, platform.python_version()), 1.0
 
 
+def _log_gauge(name: str) -> Callable[[View], Iterator[Row]]:
+    def rows(view: View) -> Iterator[Row]:
+        for log in view.logs:
+            yield from request_rows.GAUGES[name](log)
+
+    return rows
+
+
 GAUGES: Mapping[str, Callable[[View], Iterable[Row]]] = {
     "goodput_slo_objective_ratio": _objectives,
     "goodput_slo_window_seconds": _windows,
@@ -245,4 +265,6 @@ GAUGES: Mapping[str, Callable[[View], Iterable[Row]]] = {
     ],
     "goodput_state_last_write_successful": _state_written,
     "goodput_build_info": _build_info,
+    "goodput_source_coverage_ratio": lambda v: v.coverage.items(),
+    **{name: _log_gauge(name) for name in request_rows.GAUGES},
 }

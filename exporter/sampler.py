@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 
@@ -69,6 +69,10 @@ class Sampler:
             replace_existing=True,
             next_run_time=datetime.now(UTC) + timedelta(seconds=share * interval),
         )
+
+    def every(self, seconds: float, work: Callable[[], None]) -> None:
+        """Does *work* on a timer of its own; a run that takes longer is not joined."""
+        self._scheduler.add_job(work, "interval", seconds=seconds)
 
     def forget(self, name: str) -> None:
         """Stops the timer of a target."""

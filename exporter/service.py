@@ -19,6 +19,8 @@ from analyzer.labels import LabelCap
 from analyzer.strict import ConfigError
 from exporter import page
 from exporter.collector import Families, View, families
+from exporter.request_log import POLL_SECONDS
+from exporter.request_logs import RequestLogs, coverage
 from exporter.sampler import Sampler
 from exporter.state import State, StorageError, Store
 from exporter.target import Target
@@ -28,6 +30,7 @@ logger = logging.getLogger(__name__)
 RETIRED_SECONDS = 300.0  # Prometheus's staleness period
 DEFAULT_SCRAPE_SECONDS = 9.5
 STATUS_SECONDS = 300.0
+LOG_SECONDS = 2.0  # for each log at a scrape; the rest is read by the timer
 REFRESH_SECONDS = 5
 STILL_QUERY = "refresh=0"
 MEMORY_ONLY = "Counters are in memory only and start at 0: no --storage.path."
@@ -77,6 +80,7 @@ class Exporter:
         self._targets: dict[str, Target] = {}
         self._cap = LabelCap(self._config.limits.models, _named_models(self._config))
         self._sampler = Sampler()
+        self._logs = RequestLogs(self._lock, self._cap, self._aliases, state.logs)
         for name in ("state_write_failures", "sampler_missed_cycles"):
             self._process.add(f"goodput_{name}_total", (), 0.0)
         self._process.add("goodput_label_values_dropped_total", ("model",), 0.0)
@@ -89,7 +93,11 @@ class Exporter:
 
     def start(self) -> None:
         """Starts sampling."""
+        self._sampler.every(POLL_SECONDS, self._poll_logs)
         self._sampler.start()
+
+    def _poll_logs(self) -> None:
+        self._logs.poll(seconds=POLL_SECONDS)
 
     def _apply(self, config: Config) -> None:
         """Brings the targets in line with *config*."""
@@ -104,6 +112,7 @@ class Exporter:
                     self._sampler.forget(name)
             for source in wanted.values():
                 self._adopt(source, config, now)
+            self._logs.apply(config)
 
     def _adopt(self, source: EngineSource, config: Config, now: float) -> None:
         target = self._targets.get(source.name)
@@ -143,8 +152,10 @@ class Exporter:
         with self._lock:
             targets = [t for t in self._targets.values() if t.retired_at is None]
         self._sampler.sample(targets, seconds=limit)
+        self._logs.poll(seconds=LOG_SECONDS)
         with self._publishing:
             with self._lock:
+                self._logs.expect([target.flow for target in targets])
                 self._drop_retired()
                 self._count_process()
                 state = self._state()
@@ -157,7 +168,8 @@ class Exporter:
 
     def _state(self) -> State:
         flows = {name: t.flow.memory for name, t in self._targets.items()}
-        return State({**self._memories, **flows}, self._process)
+        logs = self._logs.memories()
+        return State({**self._memories, **flows}, logs, self._process)
 
     def _save(self, encoded: bytes | None) -> None:
         """Writes the state; a failure is told, and the scrape goes out all the same."""
@@ -194,12 +206,21 @@ class Exporter:
                 del self._targets[name]
                 target.close()
 
+    def _aliases(self) -> dict[str, str]:
+        """Returns which other names mean which served model, at any engine."""
+        found: dict[str, str] = {}
+        for target in self._targets.values():
+            found.update(target.flow.served.aliases)
+            found.update(target.flow.source.aliases)
+        return found
+
     def _view(self) -> View:
         now = time.time()
+        flows = [t.flow for t in self._targets.values() if t.retired_at is None]
         return View(
             at=now,
             config=self._config,
-            flows=[t.flow for t in self._targets.values() if t.retired_at is None],
+            flows=flows,
             retired=[
                 t.flow for t in self._targets.values() if t.retired_at is not None
             ],
@@ -208,13 +229,17 @@ class Exporter:
             loaded_at=self._loaded_at,
             state_ok=self._state_ok,
             version=self._options.version,
+            logs=self._logs.views(),
+            coverage=coverage(self._logs.all(), flows, now),
         )
 
     def status(self) -> bytes:
         """Returns the document of the last window as JSON."""
         with self._lock:
             view = self._view()
-            found = document(view.flows, view.at, seconds=STATUS_SECONDS)
+            found = document(
+                view.flows, view.at, logs=self._logs.flows(), seconds=STATUS_SECONDS
+            )
         found["version"] = view.version
         found["at"] = view.at
         return msgspec.json.encode(found)
@@ -224,7 +249,13 @@ class Exporter:
         still = query == STILL_QUERY
         with self._lock:
             view = self._view()
-            found = document(view.flows, view.at, seconds=STATUS_SECONDS, pictures=True)
+            found = document(
+                view.flows,
+                view.at,
+                logs=self._logs.flows(),
+                seconds=STATUS_SECONDS,
+                pictures=True,
+            )
             config = self._config
         note = self._state_error or (MEMORY_ONLY if self._store is None else "")
         return page.render(
@@ -260,13 +291,12 @@ class Exporter:
         with self._lock:
             for target in self._targets.values():
                 target.close()
+            self._logs.close()
 
 
 def unread_sources(config: Config) -> list[str]:
     """Returns the configured sources that this version does not read yet."""
-    return [f"gpus: {gpu.name}" for gpu in config.gpus] + [
-        f"gateways: {gateway.name}" for gateway in config.gateways
-    ]
+    return [f"gpus: {gpu.name}" for gpu in config.gpus]
 
 
 def _named_models(config: Config) -> set[str]:

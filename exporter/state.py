@@ -14,6 +14,7 @@ import msgspec
 
 from analyzer.flow import Memory
 from analyzer.ledger import Ledger
+from exporter.request_log import LogMemory
 
 FILE = "state.bin"
 LOCK = "lock"
@@ -27,9 +28,10 @@ class StorageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that outlives the process: each target's memory, and our own counters."""
+    """All that outlives the process: targets, logs, and our own counters."""
 
     targets: Mapping[str, Memory] = field(default_factory=dict)
+    logs: Mapping[str, LogMemory] = field(default_factory=dict)
     process: Ledger = field(default_factory=Ledger)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Protocol
 
 import click
 import yaml
@@ -14,6 +15,7 @@ import yaml
 from analyzer.commands.common import Exit, config_option, fail
 from analyzer.config import Config, load_config
 from analyzer.config_sources import EngineSource, GpuSource
+from analyzer.sources.log_file import LogCopy
 from analyzer.sources.recording import SCRAPES, Recorder, RecordingError
 from analyzer.sources.scrape import Fetcher, ScrapeError
 from analyzer.strict import ConfigError, expanded, load, parse_duration
@@ -41,8 +43,8 @@ def record_command(
     """Records an engine's metrics (and its GPUs') into DIRECTORY.
 
     Writes scrapes/NNNN.prom with scrapes/index.csv, gpu/ likewise when a GPU
-    exporter is configured, and config.yml. Ctrl-C ends the recording early; what is
-    there is complete.
+    exporter is configured, access.log when a gateway's log is a file, and
+    config.yml. Ctrl-C ends the recording early; what is there is complete.
 
     \b
     Examples:
@@ -68,9 +70,12 @@ def record_command(
                 recording = _Recording(source, directory, folder)
                 stack.callback(recording.close)
                 sources.append(recording)
+            copies = _copies(config, directory)
+            for copy in copies:
+                stack.callback(copy.close)
             text = yaml.safe_dump(expanded(node), sort_keys=False, allow_unicode=True)
             (directory / "config.yml").write_text(text, encoding="utf-8")
-            _record(sources, seconds, every or engine.interval)
+            _record([*sources, *copies], seconds, every or engine.interval)
     except (RecordingError, OSError) as error:
         fail(str(error), Exit.FAILED)
     failed = sources[0].failed
@@ -124,7 +129,17 @@ class _Recording:
         self.recorder.close()
 
 
-def _record(sources: list[_Recording], seconds: float, every: float) -> None:
+def _copies(config: Config, directory: Path) -> list[LogCopy]:
+    """Returns the copy of the first request log that is a file."""
+    files = [Path(gateway.path) for gateway in config.gateways if gateway.path]
+    return [LogCopy(path, directory) for path in files[:1]]
+
+
+class _Taker(Protocol):
+    def take(self) -> None: ...
+
+
+def _record(sources: Sequence[_Taker], seconds: float, every: float) -> None:
     length = max(1, int(seconds / every))
     with click.progressbar(range(length), label="recording", file=sys.stderr) as bar:
         try:

@@ -16,8 +16,10 @@ from analyzer.commands.common import (
     ratio,
 )
 from analyzer.config import Config, load_config
-from analyzer.document import Document, document
-from analyzer.replay import replay
+from analyzer.document import document
+from analyzer.replay import replay, replay_log
+from analyzer.slo_rows import Document
+from analyzer.sources.log_file import log_path, read_lines
 from analyzer.sources.recording import RecordingError, read_scrapes
 from analyzer.strict import ConfigError
 
@@ -31,8 +33,9 @@ def replay_command(
 ) -> None:
     """Runs the whole flow over the recording in DIRECTORY.
 
-    SLO classes come from --config.file, else from the recording's config.yml. Exits
-    with 1 when even the upper bound of a class is below its objective.
+    Reads scrapes/ and, when it is there, access.log (also .gz and .xz). SLO classes
+    come from --config.file, else from the recording's config.yml. Exits with 1 when
+    even the upper bound of a class is below its objective.
 
     \b
     Examples:
@@ -42,12 +45,17 @@ def replay_command(
     config = _config(directory, config_file)
     try:
         found = replay(read_scrapes(directory), config)
+        if found is None:
+            fail(f"{directory}: the recording has no scrapes", Exit.FAILED)
+        flow, at = found
+        log = log_path(directory)
+        logs = []
+        if log is not None:
+            aliases = flow.source.aliases
+            logs.append(replay_log(read_lines(log), config, aliases=aliases))
     except RecordingError as error:
         fail(str(error), Exit.FAILED)
-    if found is None:
-        fail(f"{directory}: the recording has no scrapes", Exit.FAILED)
-    flow, at = found
-    result = document([flow], at)
+    result = document([flow], at, logs=logs)
     if output_format == "json":
         print_json(result)
     else:
@@ -69,32 +77,15 @@ def _config(directory: Path, config_file: Path | None) -> Config:
 
 def missed(row: Document) -> bool:
     """Whether a class surely missed its objective."""
-    bounds = row["bounds"]
-    return bounds is not None and bounds[1] < row["objective"]
+    bounds, objective = row["bounds"], row["objective"]
+    return bounds is not None and objective is not None and bounds[1] < objective
 
 
 def _print(result: Document) -> None:
     for row in result["slo"]:
-        low, high = row["bounds"] or (None, None)
-        click.echo(
-            f"{row['class']} {row['model']}: {row['total']} requests finished, "
-            f"good between {ratio(low)} and {ratio(high)}, "
-            f"objective {ratio(row['objective'])}"
-            f"{'  MISSED' if missed(row) else ''}"
-        )
-        for name, criterion in row["criteria"].items():
-            events = criterion["events"]
-            shares = [
-                None if not events else criterion[key] / events
-                for key in ("good_lower", "good_upper")
-            ]
-            note = f"  ({criterion['reason']})" if criterion["reason"] else ""
-            click.echo(
-                f"  {name} ≤ {criterion['threshold_seconds']:g} s: {events} events, "
-                f"met between {ratio(shares[0])} and {ratio(shares[1])}{note}"
-            )
+        _print_slo(row)
     if result["slo"]:
-        click.echo(f"  These are {result['slo'][0]['reason']}.\n")
+        click.echo("")
     for window in result["windows"]:
         name = window["family"] + (f"/{window['cause']}" if window["cause"] else "")
         click.echo(
@@ -106,7 +97,50 @@ def _print(result: Document) -> None:
     click.echo("")
     for source in result["sources"]:
         lacking = ", ".join(source["missing_signals"]) or "none"
+        if source["source"] == "gateway":
+            click.echo(
+                f"log {source['name']}: {source['lines']} lines of format "
+                f"{source['format'] or 'unknown'}, {source['unreadable']} unreadable, "
+                f"cannot always tell: {lacking}"
+            )
+            continue
         click.echo(
             f"source {source['name']}: {source['gaps']} gaps, {source['resets']} "
             f"counter resets, missing signals: {lacking}"
         )
+
+
+def _print_slo(row: Document) -> None:
+    low, high = row["bounds"] or (None, None)
+    name = f"{row['class']} {row['model']}"
+    verdict = "  MISSED" if missed(row) else ""
+    objective = f"objective {ratio(row['objective'])}{verdict}"
+    if row["source"] == "gateway":
+        click.echo(
+            f"{name}: {row['good']} good, {row['bad']} bad, {row['unevaluable']} "
+            f"unevaluable of {row['total']} requests ({row['excluded']} excluded): "
+            f"{ratio(row['attainment'])} good, {objective}"
+        )
+        missed_by = ", ".join(f"{c} {n}" for c, n in row["missed"].items() if n)
+        if missed_by:
+            click.echo(f"  missed: {missed_by}")
+        if row["engine_bounds"]:
+            low, high = row["engine_bounds"]
+            click.echo(f"  from engine metrics: between {ratio(low)} and {ratio(high)}")
+        return
+    click.echo(
+        f"{name}: {row['total']} requests finished, good between {ratio(low)} and "
+        f"{ratio(high)}, {objective}"
+    )
+    for criterion, found in row["criteria"].items():
+        events = found["events"]
+        least, most = (
+            found[key] / events if events else None
+            for key in ("good_lower", "good_upper")
+        )
+        note = f"  ({found['reason']})" if found["reason"] else ""
+        click.echo(
+            f"  {criterion} ≤ {found['threshold_seconds']:g} s: {events} events, met "
+            f"between {ratio(least)} and {ratio(most)}{note}"
+        )
+    click.echo(f"  These are {row['reason']}.")

@@ -47,16 +47,21 @@ class E2eKind(StrEnum):
     NONE = "none"
 
 
-class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
+class RequestRecord(msgspec.Struct, frozen=True, gc=False):
     """One request; times in seconds, `start` in Unix seconds, None for unknown.
 
-    None is never 0: a value that the log does not hold is None. `tpot` is (last −
-    first token)/(tokens − 1); `max_gap` the longest wait between two outputs. `e2e`
-    of a request that did not end well is the time until it ended. `gateway_time` is
-    spent before the request reached the server that answered, `serving_time` there
-    until its last byte, `delivery_time` after it. `attempts` counts tries at servers;
+    None is never 0: a value that the log does not hold is None. A `ttft` of None
+    under a `ttft_kind` other than none means that no token came; under none, nobody
+    looked. `tpot` is (last − first token)/(tokens − 1); of counted tokens it is an
+    upper bound, since a chunk may hold several. `max_gap` is the longest wait between
+    two outputs. `e2e` of a request that did not end well is the time until it ended.
+    `gateway_time` is spent before the request reached the server that answered (a
+    slow upload is not in it where the log tells it apart), `serving_time` there until
+    its last byte, `delivery_time` after it. `attempts` counts tries at servers;
     `headers` holds the request headers that the format knows, names in lower case.
-    A struct, since a daemon makes thousands a second.
+
+    A struct, since a daemon makes thousands a second. The formats of the busiest
+    gateways fill it by position, in a fifth of the time that keywords take.
     """
 
     request_id: str = ""

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
+import re
 import socket
 import ssl
-import threading
 import time
+from base64 import b64encode
 from dataclasses import dataclass
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from analyzer.config_sources import Credentials, Tls
+from analyzer.sources.wire import Wire
 
 CHUNK_BYTES = 65_536
 # OpenMetrics parsers are strict and vLLM prints the text format whatever is asked.
 ACCEPT = "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.5"
 MAX_SECRET_BYTES = 65_536
+MIN_SECONDS = 0.001  # what is left when nothing is; sockets take no 0
+_TOKEN = re.compile(rb"[\x21-\x7e]+")
 
 
 class ScrapeError(Exception):
@@ -47,70 +49,70 @@ class Page:
 
 
 class Fetcher:
-    """Fetches pages from one target over a kept connection.
+    """Fetches pages from one target over a kept connection, one at a time.
 
-    The deadline holds for the whole exchange: when it passes, the socket is shut
-    down, so that dripping headers, handshakes and bodies end as well.
+    The deadline holds for the whole exchange, from the name to the body's last byte.
     """
 
     def __init__(self, *, tls: Tls, credentials: Credentials, max_bytes: int) -> None:
+        self._tls = tls
         self._credentials = credentials
         self._max_bytes = max_bytes
-        self._session = requests.Session()
+        self._session = _Session()
         self._session.trust_env = False  # no proxies, no ~/.netrc
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self._session.verify = (
             False if tls.insecure_skip_verify else tls.ca_file or True
         )
         if tls.cert_file:
             self._session.cert = (tls.cert_file, tls.key_file)
-        self._lines: list[_Line] = []
+        self._wire = Wire()
+        self._closed = False
         adapter = HTTPAdapter(pool_connections=1, pool_maxsize=1, max_retries=0)
-        adapter.poolmanager.pool_classes_by_scheme = _pools(self._lines)
+        adapter.poolmanager.pool_classes_by_scheme = self._wire.pools()
         self._session.mount("http://", adapter)
         self._session.mount("https://", adapter)
 
     def get(self, url: str, *, timeout: float) -> Page:
         """Returns the page at *url*. Raises ScrapeError by its reason."""
         begun = time.monotonic()
+        headers = {
+            "Accept": ACCEPT,
+            "Accept-Encoding": "identity",  # an engine has better work to do
+            **self._authorization(),
+        }
+        self._find_tls_files()
         try:
-            headers = {
-                "Accept": ACCEPT,
-                "Accept-Encoding": "identity",  # an engine has better work to do
-                **self._authorization(),
-            }
-        except (OSError, ValueError) as error:
-            raise ScrapeError("credentials", _short(error)) from error
-        guillotine = threading.Timer(timeout, self._cut)
-        guillotine.daemon = True
-        guillotine.start()
-        try:
-            body = self._get(url, headers, timeout)
+            with self._wire.within(timeout):
+                body = self._body(url, headers)
         except (
             requests.RequestException,
             urllib3.exceptions.HTTPError,
             OSError,
+            ValueError,  # http.client's, of a chunk of negative size for one
         ) as error:
             raise _classify(error, timeout, time.monotonic() - begun) from error
         finally:
-            guillotine.cancel()
-            self._release()
+            if self._closed:
+                self.close()
         spent = time.monotonic() - begun
         if spent >= timeout:  # a body without a length looks whole when it is cut off
             raise ScrapeError("timeout", f"no whole answer within {timeout:g} s")
         return Page(body, spent)
 
-    def _get(self, url: str, headers: dict[str, str], timeout: float) -> bytes:
-        with self._session.get(
-            url, headers=headers, timeout=timeout, stream=True, allow_redirects=False
-        ) as response:
+    def _body(self, url: str, headers: dict[str, str]) -> bytes:
+        with self._answer(url, headers) as response:
             if response.status_code != requests.codes.ok:
                 raise ScrapeError("http_status", f"HTTP {response.status_code}")
-            encoding = response.headers.get("Content-Encoding", "identity")
-            if encoding != "identity":
-                raise ScrapeError("not_an_exposition", f"Content-Encoding: {encoding}")
+            encoding = response.headers.get("Content-Encoding", "").strip()
+            if encoding.lower() not in ("", "identity"):
+                raise ScrapeError(
+                    "not_an_exposition", f"Content-Encoding: {encoding[:40]}"
+                )
             chunks: list[bytes] = []
             size = 0
-            for chunk in response.raw.stream(CHUNK_BYTES, decode_content=False):
+            # Not `stream`: on chunked bodies its lines know no limit.
+            while chunk := response.raw.read(CHUNK_BYTES, decode_content=False):
                 size += len(chunk)
                 if size > self._max_bytes:
                     raise ScrapeError(
@@ -119,89 +121,113 @@ class Fetcher:
                 chunks.append(chunk)
             return b"".join(chunks)
 
-    def _cut(self) -> None:
-        for line in tuple(self._lines):
-            with contextlib.suppress(OSError):  # closed in the meantime
-                line.socket.shutdown(socket.SHUT_RDWR)
+    def _answer(self, url: str, headers: dict[str, str]) -> requests.Response:
+        """Returns an answer of which the headers have come.
 
-    def _release(self) -> None:
-        """Lets go of connections that are closed and read to their end."""
-        for line in [line for line in self._lines if line.retired]:
-            self._lines.remove(line)
-            line.socket.close()
+        A server may close a kept connection in the moment that it is used again;
+        nothing is wrong then, and a new connection is tried once.
+        """
+        wire = self._wire
+        kept, dials = wire.kept(), wire.dials
+        try:
+            return self._ask(url, headers)
+        except requests.ConnectionError as error:
+            on_kept = kept and wire.dials == dials
+            if not on_kept or not _hung_up(error) or not wire.remaining():
+                raise
+        return self._ask(url, headers)
+
+    def _ask(self, url: str, headers: dict[str, str]) -> requests.Response:
+        return self._session.get(
+            url,
+            headers=headers,
+            timeout=self._wire.remaining() or MIN_SECONDS,
+            stream=True,
+            allow_redirects=False,
+        )
 
     def _authorization(self) -> dict[str, str]:
         given = self._credentials
-        if given.bearer_file:
-            return {"Authorization": f"Bearer {_secret(given.bearer_file)}"}
-        if given.username:
-            password = _secret(given.password_file)
-            basic = urllib3.make_headers(basic_auth=f"{given.username}:{password}")
-            return {"Authorization": basic["authorization"]}
+        try:
+            if given.bearer_file:
+                return {"Authorization": f"Bearer {_token(given.bearer_file)}"}
+            if given.username:
+                password = _secret(given.password_file)
+                pair = b64encode(b"%s:%s" % (given.username.encode(), password))
+                return {"Authorization": f"Basic {pair.decode('ascii')}"}
+        except (OSError, ValueError) as error:
+            raise ScrapeError("credentials", _short(error)) from error
         return {}
 
+    def _find_tls_files(self) -> None:
+        for path in (self._tls.ca_file, self._tls.cert_file, self._tls.key_file):
+            if path and not Path(path).exists():
+                raise ScrapeError("tls", f"{path}: no such file")
+
     def close(self) -> None:
-        """Closes the kept connection."""
+        """Closes the kept connection; one in use closes at its end."""
+        self._closed = True
         self._session.close()
-        self._release()
+        self._wire.close()
 
 
-@dataclass(slots=True)
-class _Line:
-    """A duplicate of a connection's socket; shutting it down ends the connection.
+class _Session(requests.Session):
+    """A session that follows no redirect.
 
-    A duplicate, since TLS takes the original over before its handshake, and since a
-    connection counts as closed while its last answer is still being read.
+    Not even to see where it leads, for which requests reads the whole body.
     """
 
-    socket: socket.socket
-    retired: bool = False
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Returns None, whatever the answer says."""
 
 
-def _pools(lines: list[_Line]) -> dict[str, type[HTTPConnectionPool]]:
-    """Returns connection pools whose open sockets stand in *lines*."""
-
-    class Tracked:
-        line: _Line | None = None
-
-        def _new_conn(self) -> socket.socket:
-            opened: socket.socket = super()._new_conn()  # type: ignore[misc]
-            self.line = _Line(opened.dup())
-            lines.append(self.line)
-            return opened
-
-        def close(self) -> None:
-            super().close()  # type: ignore[misc]
-            if self.line is not None:
-                self.line.retired = True
-
-    class Plain(Tracked, HTTPConnection):
-        pass
-
-    class Secure(Tracked, HTTPSConnection):
-        pass
-
-    class PlainPool(HTTPConnectionPool):
-        ConnectionCls = Plain
-
-    class SecurePool(HTTPSConnectionPool):
-        ConnectionCls = Secure
-
-    return {"http": PlainPool, "https": SecurePool}
+def _token(path: str) -> str:
+    """Returns a bearer token from a file; its text appears in no error."""
+    token = _secret(path)
+    if not _TOKEN.fullmatch(token):
+        raise ValueError(f"{path}: not a bearer token")
+    return token.decode("ascii")
 
 
-def _secret(path: str) -> str:
-    """Returns a secret from a file; its text appears in no error."""
+def _secret(path: str) -> bytes:
+    """Returns a secret from a file, in which it stands alone on one line.
+
+    Its text appears in no error.
+    """
     with Path(path).open("rb") as file:
         data = file.read(MAX_SECRET_BYTES + 1)
-    text = data.decode("utf-8", "replace").strip()
-    if not text or len(data) > MAX_SECRET_BYTES or any(c in text for c in "\r\n"):
+    text = data.strip()
+    if not text or len(data) > MAX_SECRET_BYTES or len(text.splitlines()) > 1:
         raise ValueError(f"{path}: must hold one line of text")
     return text
 
 
 def _classify(error: Exception, timeout: float, spent: float) -> ScrapeError:
     """Returns the failure's reason, found along the chain of causes."""
+    chain = _chain(error)
+    detail = _short(chain[-1])
+
+    def caused_by(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(cause, kinds) for cause in chain)
+
+    if caused_by(socket.gaierror, urllib3.exceptions.NameResolutionError):
+        return ScrapeError("dns", detail)
+    if spent >= timeout or caused_by(*_TIMEOUTS):
+        return ScrapeError("timeout", f"no whole answer within {timeout:g} s")
+    if caused_by(ConnectionRefusedError):
+        return ScrapeError("refused", detail)
+    if caused_by(ssl.SSLError, requests.exceptions.SSLError):
+        return ScrapeError("tls", detail)
+    return ScrapeError("connection", detail)
+
+
+def _hung_up(error: Exception) -> bool:
+    """Whether the server closed the connection."""
+    return any(isinstance(c, (ConnectionError, ssl.SSLEOFError)) for c in _chain(error))
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Returns an error and its causes, the first cause last."""
     chain: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and len(chain) < 10:
@@ -209,22 +235,13 @@ def _classify(error: Exception, timeout: float, spent: float) -> ScrapeError:
         inner = getattr(cause, "reason", None)
         if isinstance(inner, BaseException):
             cause = inner
+        elif cause.__suppress_context__:
+            cause = cause.__cause__
         else:
-            cause = cause.__cause__ or cause.__context__ or _first_exception(cause)
-    detail = _short(chain[-1])
-    for reason, kinds in _REASONS:
-        if any(isinstance(c, kinds) for c in chain):
-            return ScrapeError(reason, detail)
-    if spent >= timeout or any(isinstance(c, _TIMEOUTS) for c in chain):
-        return ScrapeError("timeout", f"no whole answer within {timeout:g} s")
-    return ScrapeError("connection", detail)
+            cause = cause.__context__ or _first_exception(cause)
+    return chain
 
 
-_REASONS: tuple[tuple[str, tuple[type[BaseException], ...]], ...] = (
-    ("refused", (ConnectionRefusedError,)),
-    ("dns", (socket.gaierror, urllib3.exceptions.NameResolutionError)),
-    ("tls", (ssl.SSLError, requests.exceptions.SSLError)),
-)
 _TIMEOUTS = (TimeoutError, requests.Timeout, urllib3.exceptions.ReadTimeoutError)
 
 

@@ -1,0 +1,1 @@
+"""A model of vLLM's engine: requests in, step by step, latencies and metrics out."""

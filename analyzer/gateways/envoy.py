@@ -1,0 +1,289 @@
+"""Envoy's access log: JSON with duration points, and the default text (Istio's too).
+
+The JSON members are those of deploy/gateways/envoy; those of the default JSON formats
+of Istio and Envoy Gateway are known as well. Times named `us_*` are microseconds since
+the request's first byte (COMMON_DURATION), the others milliseconds. Null is what the
+request had not, and a member that is missing is what the log does not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from analyzer.gateways.envoy_text import outcome_of, parse_text, recognises_text
+from analyzer.gateways.format import Format
+from analyzer.gateways.headers import HeaderHabits
+from analyzer.gateways.json_line import UNREADABLE, Headers, LineDecoder, has_members
+from analyzer.gateways.record import (
+    E2eKind,
+    LineProblem,
+    Outcome,
+    RequestRecord,
+    TokensKind,
+    TtftKind,
+)
+from analyzer.gateways.values import (
+    DAY,
+    EARLIEST,
+    EVENT_STREAM,
+    LATEST,
+    LONGEST_LABEL,
+    Attempts,
+    Microseconds,
+    Milliseconds,
+    Status,
+    Tokens,
+    path_of,
+    rfc3339,
+)
+
+BLIND = (
+    "A client that reads slowly: the end is when Envoy handed over the last byte.",
+    (
+        "The largest gap, and the first token behind server-sent comments, without the "
+        "Lua filter: the first body byte is then the first comment."
+    ),
+    (
+        "Tokens and errors in a stream, without the sse_to_metadata filter: clients "
+        "that close right after [DONE] then look like clients that left."
+    ),
+    (
+        "Anything but the total and how it ended, in the default text format, and the "
+        "first body byte before Envoy 1.37."
+    ),
+)
+CRITERIA = frozenset(("ttft", "tpot", "max_gap", "e2e"))
+WELL_LEARNT = 512
+
+# Times of a stream: ttft, its kind, tpot, largest gap, output tokens, their kind.
+_Times = tuple[
+    float | None, TtftKind, float | None, float | None, int | None, TokensKind
+]
+_NO_HEADERS: dict[str, str] = {}
+# A member of an enumeration costs two look-ups, a name of the module one.
+_OK, _STREAM_ERROR = Outcome.OK, Outcome.STREAM_ERROR
+_USAGE, _NO_TOKENS = TokensKind.USAGE, TokensKind.NONE
+_HANDOVER, _NO_E2E = E2eKind.HANDOVER, E2eKind.NONE
+_FIRST_BODY_BYTE, _NO_TTFT = TtftKind.FIRST_BODY_BYTE, TtftKind.NONE
+
+
+class _Line(msgspec.Struct, gc=False):
+    response_code: Status | None = None
+    response_flags: str | None = None
+    path: str | None = None
+    content_type: str | None = None
+    sse_error: str | None = None
+    duration: Milliseconds | None = None
+    us_ds_rx_end: Microseconds | None = None
+    us_us_tx_end: Microseconds | None = None
+    us_us_rx_beg: Microseconds | None = None
+    us_us_rx_body_beg: Microseconds | UnsetType | None = UNSET
+    us_us_rx_end: Microseconds | None = None
+    us_ds_tx_end: Microseconds | None = None
+    completion_tokens: Tokens | None = None
+    prompt_tokens: Tokens | None = None
+    cached_tokens: Tokens | None = None
+    start_epoch: float | None = None
+    x_request_id: str | None = None
+    upstream_host: str | None = None
+    tenant: str | None = None
+    llm_model: str | None = None
+    model_hdr: str | None = None
+    attempts: Attempts | None = None
+    # Written by the Lua filter, in microseconds; the first two are Unix times.
+    tok_first_us: float | UnsetType | None = UNSET
+    tok_last_us: float | None = None
+    tok_max_gap_us: Microseconds | None = None
+    tok_events: Tokens | None = None
+    tok_done: bool | None = None
+    # Of default formats.
+    start_time: str | None = None
+    request_id: str | None = None
+    upstream_service_time: Milliseconds | None = None
+    eg_path: str | None = msgspec.field(default=None, name="x-envoy-origin-path")
+    eg_request_id: str | None = msgspec.field(default=None, name="x-request-id")
+    eg_service_time: Milliseconds | None = msgspec.field(
+        default=None, name="x-envoy-upstream-service-time"
+    )
+
+
+class _Envoy:
+    __slots__ = ("_decode", "_habits", "_headers", "_lines", "_recover")
+
+    def __init__(self, headers: Iterable[str]) -> None:
+        found = Headers({name: name.replace("-", "_") for name in headers})
+        self._headers = found or None
+        decoder = LineDecoder(found.extended(_Line))
+        self._decode, self._recover = decoder.decode, decoder.recover
+        self._habits = HeaderHabits()
+        self._lines = 0
+
+    def parse(self, raw: bytes) -> RequestRecord | None:
+        """Returns the record of a line; raises LineProblem."""
+        if raw[:1] != b"{":
+            return parse_text(raw)
+        try:
+            line = self._decode(raw)
+        except UNREADABLE as error:
+            line = self._recover(raw, error)
+        code, flags = line.response_code, line.response_flags
+        if flags == "-" and code is not None and 0 < code < 400:
+            outcome = _OK if line.sse_error is None else _STREAM_ERROR
+        elif code is None and flags is None:
+            raise LineProblem("no_match", "no response_code and no response_flags")
+        else:
+            # Usage comes just before [DONE]: who leaves after it has the answer.
+            complete = line.completion_tokens is not None or line.tok_done is True
+            outcome = outcome_of(
+                code, flags, error=line.sse_error is not None, complete=complete
+            )
+        return self._record(line, outcome)
+
+    def _record(self, line: _Line, outcome: Outcome) -> RequestRecord:
+        gateway = serving = delivery = None
+        sent, end, e2e = line.us_us_tx_end, line.us_us_rx_end, line.us_ds_tx_end
+        if sent is not None:
+            uploaded = line.us_ds_rx_end
+            if uploaded is not None:
+                gateway = (sent - uploaded) * 1e-6 if sent > uploaded else 0.0
+            if end is not None and end >= sent:
+                serving = (end - sent) * 1e-6
+        if e2e is not None:
+            if end is not None and e2e >= end:
+                delivery = (e2e - end) * 1e-6
+            e2e *= 1e-6
+        elif line.duration is not None:
+            e2e = line.duration * 1e-3
+        start = line.start_epoch
+        if start is None or not EARLIEST <= start <= LATEST:
+            start = rfc3339(line.start_time) if line.start_time else None
+        header = line.us_us_rx_beg
+        header = _service_time(line) if header is None else header * 1e-6
+        path = line.path or line.eg_path or ""
+        if "?" in path:
+            path = path_of(path)
+        content_type = line.content_type
+        stream = None if content_type is None else content_type.startswith(EVENT_STREAM)
+        if stream:
+            times = self._stream(line, path, start, header, e2e)
+        elif line.completion_tokens is None:
+            times = _NO_TIMES
+        else:
+            times = (None, _NO_TTFT, None, None, line.completion_tokens, _USAGE)
+        ttft, ttft_kind, tpot, max_gap, tokens, tokens_kind = times
+        headers = self._headers
+        return RequestRecord(
+            line.x_request_id or line.request_id or line.eg_request_id or "",
+            start,
+            path,
+            (line.upstream_host or "")[:LONGEST_LABEL],
+            line.tenant or "",
+            (line.llm_model or line.model_hdr or "")[:LONGEST_LABEL],
+            headers.of(line) if headers is not None else _NO_HEADERS,
+            stream,
+            line.response_code or None,
+            outcome,
+            header,
+            ttft,
+            ttft_kind,
+            tpot,
+            max_gap,
+            e2e,
+            _NO_E2E if e2e is None else _HANDOVER,
+            line.prompt_tokens,
+            tokens,
+            line.cached_tokens,
+            tokens_kind,
+            line.attempts,
+            gateway,
+            serving,
+            delivery,
+        )
+
+    def _stream(
+        self,
+        line: _Line,
+        path: str,
+        start: float | None,
+        header: float | None,
+        e2e: float | None,
+    ) -> _Times:
+        """Returns what is known of a streamed answer's tokens."""
+        if line.tok_first_us is not UNSET:
+            return _read_tokens(line, start)
+        first, kind = line.us_us_rx_body_beg, _FIRST_BODY_BYTE
+        if first is UNSET:
+            late = header is not None and self._habits.late(path)
+            first, kind = (header, TtftKind.HEADERS) if late else (None, _NO_TTFT)
+        elif first is not None:
+            first *= 1e-6
+            self._lines += 1
+            if header is not None and (
+                self._lines < WELL_LEARNT or not self._lines % 16
+            ):
+                self._habits.saw(path, header, first)
+        tokens = line.completion_tokens
+        if tokens is None:
+            return first, kind, None, None, None, _NO_TOKENS
+        tpot = None
+        if tokens > 1 and first is not None:
+            # A client that closed after [DONE] leaves the end to the total.
+            last = line.us_us_rx_end
+            last = e2e if last is None else last * 1e-6
+            if last is not None and last >= first:
+                tpot = (last - first) / (tokens - 1)
+        return first, kind, tpot, None, tokens, _USAGE
+
+
+_NO_TIMES: _Times = (None, _NO_TTFT, None, None, None, _NO_TOKENS)
+
+
+def _read_tokens(line: _Line, start: float | None) -> _Times:
+    """Returns what the Lua filter saw of a stream; without a token it saw none."""
+    first, last = line.tok_first_us, line.tok_last_us
+    events, tokens, kind = line.tok_events, line.completion_tokens, _USAGE
+    if tokens is None:
+        tokens, kind = events, _NO_TOKENS if events is None else TokensKind.COUNTED
+    ttft = tpot = max_gap = None
+    if first is not None and first is not UNSET and start is not None:
+        # Both are wall-clock times: a step of the clock between them shows only here.
+        ttft = first * 1e-6 - start
+        if not 0.0 <= ttft <= DAY:
+            ttft = None
+    if first is not None and first is not UNSET and last is not None:
+        if tokens is not None and tokens > 1 and last >= first:
+            tpot = (last - first) * 1e-6 / (tokens - 1)
+        if line.tok_max_gap_us is not None and events is not None and events > 1:
+            max_gap = line.tok_max_gap_us * 1e-6
+    return ttft, TtftKind.TOKEN, tpot, max_gap, tokens, kind
+
+
+def _service_time(line: _Line) -> float | None:
+    """Returns the time to the headers as the default formats give it."""
+    found = line.upstream_service_time
+    if found is None:
+        found = line.eg_service_time
+    return None if found is None else found * 1e-3
+
+
+def _recognises(raw: bytes) -> bool:
+    if raw[:1] == b"{":
+        return has_members(raw, ("response_code", "response_flags"))
+    return recognises_text(raw)
+
+
+def envoy(headers: Iterable[str] = ()) -> Format:
+    """Returns Envoy's format; *headers* are those that the SLO classes match on.
+
+    A header's member has its name with underscores: `x_priority`.
+    """
+    return Format(
+        name="envoy",
+        parse=_Envoy(headers).parse,
+        criteria=CRITERIA,
+        blind=BLIND,
+        recognises=_recognises,
+    )

@@ -1,0 +1,118 @@
+"""JSON log lines to typed structs, and what to do with those that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from analyzer.gateways.record import LineProblem
+from analyzer.gateways.values import SENTINELS
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+# What decoding a line may raise.
+UNREADABLE = (msgspec.DecodeError, RecursionError)
+
+
+class LineDecoder(Generic[T]):
+    """Decodes a line into *shape*, which names only the fields that are needed.
+
+    Numbers may be written as strings. Callers use `decode` in a try statement and
+    hand what it raises (UNREADABLE) to `recover`: a call less for lines that fit.
+    """
+
+    __slots__ = ("_shape", "decode")
+
+    def __init__(self, shape: type[T]) -> None:
+        self._shape = shape
+        self.decode = msgspec.json.Decoder(shape, strict=False).decode
+
+    def recover(self, line: bytes, error: Exception) -> T:
+        """Returns a line that failed with *error*, read with more patience.
+
+        Members whose value is a sentinel ("" or "-") are left out, and bytes that are
+        no UTF-8 replaced. Raises LineProblem when that does not help.
+        """
+        if isinstance(error, RecursionError):
+            raise LineProblem("too_deep", "nested too deep")
+        try:
+            found = msgspec.json.decode(line.decode("utf-8", "replace").encode())
+        except RecursionError:
+            raise LineProblem("too_deep", "nested too deep") from None
+        except msgspec.DecodeError as problem:
+            raise LineProblem("not_json", str(problem)) from None
+        if not isinstance(found, dict):
+            raise LineProblem("not_json", "no JSON object")
+        try:
+            return msgspec.convert(_without(found), self._shape, strict=False)
+        except msgspec.ValidationError as problem:
+            raise LineProblem("wrong_value", str(problem)) from None
+
+
+def _without(members: dict[str, Any]) -> dict[str, Any]:
+    """Returns *members* without sentinels, one level down as well."""
+    return {
+        key: _without(value) if isinstance(value, dict) else value
+        for key, value in members.items()
+        if value not in SENTINELS
+    }
+
+
+class Headers:
+    """Request headers that the SLO classes match on, as further members of a line.
+
+    *keys* maps each header's lower-case name to the member that holds it; *kind* is
+    how the gateway writes a value, a string or a list of them.
+    """
+
+    __slots__ = ("_attributes", "_fields")
+
+    def __init__(self, keys: Mapping[str, str], kind: Any = str | None) -> None:  # noqa: ANN401
+        names = tuple(keys)
+        self._attributes = tuple((name, f"header_{i}") for i, name in enumerate(names))
+        self._fields: list[tuple[str, Any, Any]] = [
+            (f"header_{i}", kind, msgspec.field(default=None, name=keys[name]))
+            for i, name in enumerate(names)
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self._attributes)
+
+    def extended(self, shape: type[T]) -> type[T]:
+        """Returns *shape* with a member for each header."""
+        if not self._fields:
+            return shape
+        extended: type[T] = msgspec.defstruct(  # type: ignore[assignment]
+            shape.__name__, self._fields, bases=(shape,), gc=False
+        )
+        return extended
+
+    def of(self, line: msgspec.Struct) -> dict[str, str]:
+        """Returns the headers of a line of an extended shape, but not its sentinels."""
+        found: dict[str, str] = {}
+        for name, attribute in self._attributes:
+            value = getattr(line, attribute)
+            if isinstance(value, list):
+                value = value[0] if value else None
+            if value is not None and value not in SENTINELS:
+                found[name] = value
+        return found
+
+
+def with_member(shape: type[T], name: str, kind: Any) -> type[T]:  # noqa: ANN401
+    """Returns *shape* with one more optional member of type *kind*."""
+    extended: type[T] = msgspec.defstruct(  # type: ignore[assignment]
+        shape.__name__, [(name, kind | None, None)], bases=(shape,), gc=False
+    )
+    return extended
+
+
+def has_members(line: bytes, names: Iterable[str]) -> bool:
+    """Whether *line* is a JSON object with all members *names*; for detection only."""
+    try:
+        found = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except UNREADABLE:
+        return False
+    return all(name in found for name in names)

@@ -1,0 +1,126 @@
+"""One request log under watch: its lines, its totals, and where reading stands."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from analyzer.config import Config
+from analyzer.config_sources import GatewaySource
+from analyzer.logflow import LogFlow
+from analyzer.requests_total import RequestTotals
+from exporter.tail_batch import LineSource, Stats
+from exporter.tail_position import Position
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class LogMemory:
+    """What of a log outlives the process: totals and position, always together.
+
+    `lost` counts losses by reason, `too_long` and `misframed` go to the failures of
+    the totals.
+    """
+
+    totals: RequestTotals = field(default_factory=RequestTotals)
+    position: Position | None = None
+    lost: dict[str, float] = field(default_factory=dict)
+
+
+class RequestLog:
+    """Reads one log and counts its requests; `lock` guards totals against readers.
+
+    Lines are counted and the position moved in one step under the lock, so that
+    whoever writes both to disk under it counts each line once.
+    """
+
+    def __init__(
+        self,
+        source: GatewaySource,
+        config: Config,
+        lock: AbstractContextManager[object],
+        *,
+        open_source: Callable[[GatewaySource, Position | None], LineSource],
+        flow: Callable[[GatewaySource, Config, RequestTotals], LogFlow],
+        memory: LogMemory | None = None,
+    ) -> None:
+        self.memory = memory or LogMemory()
+        self.flow = flow(source, config, self.memory.totals)
+        self.stats = Stats()
+        self._lock = lock
+        self._open_source = open_source
+        self._lines: LineSource | None = open_source(source, self.memory.position)
+        self._told: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """The log's name in the configuration."""
+        return self.flow.source.name
+
+    def configure(self, source: GatewaySource, config: Config) -> None:
+        """Takes over a reloaded configuration; another place is another log."""
+        moved = source != self.flow.source
+        with self._lock:
+            self.flow.configure(source, config)
+            if moved:
+                self.close()
+                self._lines = self._open_source(source, self.memory.position)
+
+    def poll(self, *, seconds: float) -> None:
+        """Counts what is there, for about *seconds* at most."""
+        deadline = time.monotonic() + seconds
+        more = True
+        while more and time.monotonic() < deadline:
+            more = self._step()
+
+    def _step(self) -> bool:
+        with self._lock:
+            if self._lines is None:
+                return False
+            at = time.time()
+            batch = self._lines.poll()
+            self.flow.take(batch.lines, at)
+            self.flow.mark(at)
+            memory, stats = self.memory, batch.stats
+            memory.position = batch.position
+            self.stats = stats
+            totals = memory.totals
+            totals.failures["too_long"] += stats.too_long
+            totals.failures["no_match"] += stats.misframed
+            for reason, times in stats.lost.items():
+                memory.lost[reason] = memory.lost.get(reason, 0.0) + times
+        self._tell(stats)
+        return batch.more
+
+    def _tell(self, stats: Stats) -> None:
+        """Logs each problem when it begins, not at each poll."""
+        problems = {f"{path}: {what}" for path, what in stats.problems.items()}
+        if self.flow.problem:
+            problems.add(self.flow.problem)
+        for problem in problems - self._told:
+            logger.warning("request log gateway=%s problem=%r", self.name, problem)
+        for reason, times in stats.lost.items():
+            logger.warning(
+                "request log lines lost gateway=%s reason=%s times=%d",
+                self.name,
+                reason,
+                times,
+            )
+        self._told = problems
+
+    def problems(self) -> list[str]:
+        """Returns what stands in the way of reading, in sentences."""
+        found = [f"{path}: {what}" for path, what in self.stats.problems.items()]
+        return found + ([self.flow.problem] if self.flow.problem else [])
+
+    def close(self) -> None:
+        """Lets go of files, sockets and threads."""
+        lines, self._lines = self._lines, None
+        if lines is not None:
+            lines.close()
