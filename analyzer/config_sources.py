@@ -278,7 +278,7 @@ def _read_custom(members: Mapping[str, Node]) -> tuple[dict[str, LogField], str]
         given = members["fields"].mapping(optional=RECORD_FIELDS)
         fields = {name: _read_field(name, value) for name, value in given.items()}
     if "pattern" not in members:
-        keys = {entry.key for entry in fields.values()}
+        keys = sorted({entry.key for entry in fields.values()})
         for key in keys:
             outer = next((k for k in keys if key.startswith(f"{k}.")), None)
             if outer is not None:

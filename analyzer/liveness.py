@@ -37,7 +37,7 @@ class Liveness:
         self.gaps = 0
         self._failing_since: float | None = None
         self._reading: EngineReading | None = None
-        self._draining = False
+        self._refused_at: float | None = None
 
     def fail(self, attempt: Attempt) -> None:
         """Records a scrape that gave no page."""
@@ -78,9 +78,9 @@ class Liveness:
         )
         refused = accrual.completions(grown, status="5")
         if first_tokens > 0 or grown.reset is not Reset.NONE:
-            self._draining = False
+            self._refused_at = None
         elif refused and not grown.counter("rejections") and work > 0:
-            self._draining = True
+            self._refused_at = grown.end
 
     def state(
         self, at: float, *, since: float, last_success: float | None
@@ -95,7 +95,7 @@ class Liveness:
                     return "starting", f"no answer yet: {reason}"
                 return "down", f"no answer for {waited:.0f} s: {reason}"
             failing = at - (at if self._failing_since is None else self._failing_since)
-            if self._draining and failing <= DRAINED_SECONDS:
+            if self._draining(at):
                 return "draining", f"refused new requests, then went: {reason}"
             if reason == "refused" or failing >= DOWN_AFTER_SECONDS:
                 return "down", f"failing for {failing:.0f} s: {reason}"
@@ -111,12 +111,16 @@ class Liveness:
             return "serving", "no series yet"
         if _asleep(reading):
             return "sleeping", "engine_sleep_state is not awake"
-        if self._draining:
-            return "draining", "new requests are refused, those in work go on"
         if self.pulse is Pulse.STALLED:
             still = at - (self.heartbeat.progressed_at or at)
             return "stalled", f"requests present, no counter moved for {still:.0f} s"
+        if self._draining(at):
+            return "draining", "new requests are refused, those in work go on"
         return "serving", ""
+
+    def _draining(self, at: float) -> bool:
+        refused = self._refused_at
+        return refused is not None and at - refused <= DRAINED_SECONDS
 
 
 def _asleep(reading: EngineReading) -> bool:

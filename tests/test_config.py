@@ -234,6 +234,8 @@ def test_any_unicode_encoding_with_a_mark_is_read(
 @pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)
 def test_a_fault_is_named_with_its_place(path: Path) -> None:
     """Each invalid file gives exactly the message in its first line, after its name."""
+    if path.stem.startswith("gateway-pattern-"):
+        pytest.importorskip("re2", reason="patterns need google-re2")
     expected = path.read_text().splitlines()[0].removeprefix("# ")
     with pytest.raises(ConfigError) as caught:
         load_config(path)

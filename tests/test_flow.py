@@ -566,3 +566,62 @@ def test_a_sparser_sampling_of_the_restart_loses_only_what_it_never_saw(
     assert all_of_them is not None
     assert seen[-1] != old[-1]
     assert all_of_them - fewer == lost["generation_tokens"] > 0
+
+
+def _drain_page(*, refused: int, tokens: int, first_tokens: int, running: int) -> str:
+    """Returns a page with answers refused on a generation route so far."""
+    labels = '{engine="0",model_name="m"}'
+    return (
+        f"vllm:num_requests_running{labels} {running}.0\n"
+        f"vllm:num_requests_waiting{labels} 0.0\n"
+        f"vllm:generation_tokens_total{labels} {tokens}.0\n"
+        'vllm:time_to_first_token_seconds_bucket{engine="0",le="+Inf",model_name="m"} '
+        f"{first_tokens}.0\n"
+        'vllm:time_to_first_token_seconds_bucket{engine="0",le="1.0",model_name="m"} '
+        f"{first_tokens}.0\n"
+        f"vllm:time_to_first_token_seconds_count{labels} {first_tokens}.0\n"
+        'http_requests_total{handler="/v1/completions",method="POST",status="5xx"} '
+        f"{refused}.0\n"
+    )
+
+
+def _drain_flow() -> EngineFlow:
+    config = parse_config('engines: [{name: e, url: "http://e/metrics"}]')
+    return EngineFlow(config.engines[0], config, since=0.0)
+
+
+def test_an_engine_that_refuses_new_requests_and_finishes_old_ones_is_draining() -> (
+    None
+):
+    """Answers of 500, no first token, tokens that go on: a drain, and then it went."""
+    flow = _drain_flow()
+    flow.observe(_drain_page(refused=0, tokens=10, first_tokens=4, running=4), 1.0)
+    flow.observe(_drain_page(refused=3, tokens=20, first_tokens=4, running=4), 2.0)
+    assert flow.state(2.0)[0] == "draining"
+    flow.fail("refused", 5.0, seconds=0.0)
+    assert flow.state(5.0)[0] == "draining"
+    flow.fail("refused", 90.0, seconds=0.0)
+    assert flow.state(90.0)[0] == "down"
+
+
+def test_one_refused_answer_is_no_drain_for_long() -> None:
+    """The next first token, or a minute without refusals, ends it."""
+    flow = _drain_flow()
+    flow.observe(_drain_page(refused=0, tokens=10, first_tokens=4, running=4), 1.0)
+    flow.observe(_drain_page(refused=1, tokens=20, first_tokens=4, running=4), 2.0)
+    assert flow.state(2.0)[0] == "draining"
+    flow.observe(_drain_page(refused=1, tokens=30, first_tokens=5, running=4), 3.0)
+    assert flow.state(3.0)[0] == "serving"
+    flow.observe(_drain_page(refused=2, tokens=40, first_tokens=5, running=0), 4.0)
+    flow.observe(_drain_page(refused=2, tokens=40, first_tokens=5, running=0), 100.0)
+    assert flow.state(100.0)[0] == "serving"
+
+
+def test_a_hung_engine_that_answers_500_is_stalled_not_draining() -> None:
+    """Refusals count for a drain only while the requests in work go on."""
+    flow = _drain_flow()
+    flow.observe(_drain_page(refused=0, tokens=10, first_tokens=4, running=4), 1.0)
+    for second in range(2, 60):
+        page = _drain_page(refused=second, tokens=10, first_tokens=4, running=4)
+        flow.observe(page, float(second))
+    assert flow.state(59.0)[0] == "stalled"
