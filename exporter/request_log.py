@@ -12,12 +12,14 @@ from analyzer.config import Config
 from analyzer.config_sources import GatewaySource
 from analyzer.logflow import LogFlow
 from analyzer.requests_total import RequestTotals
+from exporter.datagram import SourceError
 from exporter.tail_batch import LineSource, Stats
 from exporter.tail_position import Position
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
+RETRY_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -55,8 +57,11 @@ class RequestLog:
         self.stats = Stats()
         self._lock = lock
         self._open_source = open_source
-        self._lines: LineSource | None = open_source(source, self.memory.position)
+        self._lines: LineSource | None = None
+        self._open_error = ""
+        self._retry_at = 0.0
         self._told: set[str] = set()
+        self._open()
 
     @property
     def name(self) -> str:
@@ -70,7 +75,16 @@ class RequestLog:
             self.flow.configure(source, config)
             if moved:
                 self.close()
-                self._lines = self._open_source(source, self.memory.position)
+                self._open()
+
+    def _open(self) -> None:
+        """Opens the source; one that cannot be opened is tried again later."""
+        self._open_error = ""
+        try:
+            self._lines = self._open_source(self.flow.source, self.memory.position)
+        except SourceError as error:
+            self._open_error = str(error)
+            self._retry_at = time.monotonic() + RETRY_SECONDS
 
     def poll(self, *, seconds: float) -> None:
         """Counts what is there, for about *seconds* at most."""
@@ -81,7 +95,10 @@ class RequestLog:
 
     def _step(self) -> bool:
         with self._lock:
+            if self._lines is None and time.monotonic() >= self._retry_at:
+                self._open()
             if self._lines is None:
+                self._tell(Stats())
                 return False
             at = time.time()
             batch = self._lines.poll()
@@ -100,9 +117,7 @@ class RequestLog:
 
     def _tell(self, stats: Stats) -> None:
         """Logs each problem when it begins, not at each poll."""
-        problems = {f"{path}: {what}" for path, what in stats.problems.items()}
-        if self.flow.problem:
-            problems.add(self.flow.problem)
+        problems = set(self.problems())
         for problem in problems - self._told:
             logger.warning("request log gateway=%s problem=%r", self.name, problem)
         for reason, times in stats.lost.items():
@@ -117,10 +132,11 @@ class RequestLog:
     def problems(self) -> list[str]:
         """Returns what stands in the way of reading, in sentences."""
         found = [f"{path}: {what}" for path, what in self.stats.problems.items()]
-        return found + ([self.flow.problem] if self.flow.problem else [])
+        return found + [p for p in (self._open_error, self.flow.problem) if p]
 
     def close(self) -> None:
         """Lets go of files, sockets and threads."""
+        self._retry_at = float("inf")
         lines, self._lines = self._lines, None
         if lines is not None:
             lines.close()

@@ -39,7 +39,8 @@ class Handlers:
     """What answers the routes; each may be called by several threads at once.
 
     `metrics` gets the seconds left to answer in, or None, and the Accept header; it
-    returns the content type and the body. `page` gets the query string. `reload` is None when it is switched off.
+    returns the content type and the body. `page` gets the query string. `reload` is
+    None when it is switched off.
     """
 
     metrics: Callable[[float | None, str], tuple[str, bytes]]
