@@ -14,7 +14,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any
 
-from analyzer.gateways.record import Outcome, RequestRecord, TokensKind, TtftKind
+from analyzer.gateways.record import Outcome, RequestRecord, TtftKind
 from analyzer.slo import SloClass
 
 UNKNOWN = math.nan
@@ -88,8 +88,8 @@ def judge(
     failed = _failed(record)
     limits = _limits(record, slo_class)
     values = criterion_values(record)
-    if record.tokens_kind is TokensKind.COUNTED:
-        _leave_out_doubtful(values, limits)
+    if record.tpot_at_most and "tpot" in limits and values["tpot"] > limits["tpot"]:
+        values["tpot"] = UNKNOWN  # within the limit it is certain, above it is not
     aborted = record.outcome is Outcome.CLIENT_ABORT
     if aborted:
         values = _values_when_left(record)
@@ -150,16 +150,6 @@ def criterion_values(record: RequestRecord) -> dict[str, float]:
         "max_gap": _known(record.max_gap if between is None else between),
         "e2e": _known(record.e2e),
     }
-
-
-def _leave_out_doubtful(values: dict[str, float], limits: dict[str, float]) -> None:
-    """Forgets a time per token that is missed only as far as counted chunks tell.
-
-    A chunk may hold several tokens, so the time per token is at most that per chunk:
-    within the limit it is certain, above it nothing is known.
-    """
-    if "tpot" in limits and values["tpot"] > limits["tpot"]:
-        values["tpot"] = UNKNOWN
 
 
 def _values_when_left(record: RequestRecord) -> dict[str, float]:

@@ -61,6 +61,7 @@ def slo(**good: float) -> SloClass:
 
 SLOS = {
     "strict": slo(ttft=0.3, tpot=0.015, e2e=1.2),
+    "tight": slo(ttft=0.2, tpot=0.01, e2e=0.8),
     "loose": slo(ttft=0.5, tpot=0.025, e2e=2.0),
     "first": slo(ttft=0.4, e2e=1.5),
     "total": slo(e2e=1.2),

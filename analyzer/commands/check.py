@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,13 +84,13 @@ def probe(source: EngineSource, config: Config) -> Probe:
     version = ""
     try:
         page = fetcher.get(source.url, timeout=source.timeout)
-        try:
+        # An engine may refuse to say either; the capability list shows what it did.
+        with suppress(ScrapeError, ValueError):
             url = sibling_url(source.url, "/version")
             version = _version(fetcher.get(url, timeout=source.timeout).body)
+        with suppress(ScrapeError, ValueError):
             url = sibling_url(source.url, "/v1/models")
             flow.learn(served_models(fetcher.get(url, timeout=source.timeout).body))
-        except (ScrapeError, ValueError):
-            pass  # an engine may refuse to say; the capability list shows what it did
         flow.observe(page.text, now, seconds=page.seconds)
     except ScrapeError as error:
         flow.fail(error.reason, now, seconds=0.0, detail=error.detail)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Protocol
 
 import click
@@ -73,17 +76,32 @@ def record_command(
             copies = _copies(config, directory)
             for copy in copies:
                 stack.callback(copy.close)
-            text = yaml.safe_dump(expanded(node), sort_keys=False, allow_unicode=True)
+            names = {s.source.name for s in sources} | {c.name for c in copies}
+            document = _recorded(expanded(node), names)
+            text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
             (directory / "config.yml").write_text(text, encoding="utf-8")
             _record([*sources, *copies], seconds, every or engine.interval)
     except (RecordingError, OSError) as error:
         fail(str(error), Exit.FAILED)
-    failed = sources[0].failed
-    click.echo(
-        f"{directory}: {sources[0].recorder.count} scrapes, {failed} failed", err=True
-    )
-    if failed == sources[0].recorder.count:
-        fail(f"{engine.url} never answered", Exit.FAILED)
+    count, failed = sources[0].recorder.count, sources[0].failed
+    click.echo(f"{directory}: {count} scrapes, {failed} failed", err=True)
+    if failed == count:
+        fail(f"{engine.url}: no page was recorded", Exit.FAILED)
+
+
+def _recorded(document: object, names: set[str]) -> object:
+    """Returns a configuration document without the sources that are not recorded.
+
+    A replay takes the first of each kind for the recorded one.
+    """
+    if not isinstance(document, dict):
+        return document
+    return {
+        key: [item for item in value if item["name"] in names]
+        if key in ("engines", "gpus", "gateways")
+        else value
+        for key, value in document.items()
+    }
 
 
 def _engine(config: Config, target: str) -> EngineSource:
@@ -104,7 +122,7 @@ class _Recording:
     def __init__(
         self, source: EngineSource | GpuSource, directory: Path, folder: str
     ) -> None:
-        self._source = source
+        self.source = source
         limit = source.max_body_bytes if isinstance(source, EngineSource) else 16 << 20
         self._fetcher = Fetcher(
             tls=source.tls, credentials=source.credentials, max_bytes=limit
@@ -116,7 +134,7 @@ class _Recording:
         """Scrapes once and writes it."""
         at, begun = time.time(), time.monotonic()
         try:
-            page = self._fetcher.get(self._source.url, timeout=self._source.timeout)
+            page = self._fetcher.get(self.source.url, timeout=self.source.timeout)
         except ScrapeError as error:
             self.failed += 1
             self.recorder.add(at, time.monotonic() - begun, None, error.reason)
@@ -131,34 +149,74 @@ class _Recording:
 
 def _copies(config: Config, directory: Path) -> list[LogCopy]:
     """Returns the copy of the first request log that is a file."""
-    files = [Path(gateway.path) for gateway in config.gateways if gateway.path]
-    return [LogCopy(path, directory) for path in files[:1]]
+    files = [gateway for gateway in config.gateways if gateway.path]
+    return [LogCopy(g.name, Path(g.path), directory) for g in files[:1]]
 
 
 class _Taker(Protocol):
     def take(self) -> None: ...
 
 
-def _record(sources: Sequence[_Taker], seconds: float, every: float) -> None:
-    length = max(1, int(seconds / every))
-    with click.progressbar(range(length), label="recording", file=sys.stderr) as bar:
+class _Ending:
+    """Ctrl-C and SIGTERM as a wish to end, which waits for the scrape in work.
+
+    The second one interrupts as usual.
+    """
+
+    def __init__(self) -> None:
+        self.wished = False
+        self._asleep = False
+        self._before = {
+            number: signal.signal(number, self._on_signal)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.wished = True
+        self.close()
+        if self._asleep:
+            raise KeyboardInterrupt
+
+    def sleep(self, seconds: float) -> None:
+        """Sleeps, but no longer than until somebody wishes to end."""
         try:
-            for _ in _ticks(seconds, every):
-                for source in sources:
-                    source.take()
-                bar.update(1)
+            self._asleep = True
+            if seconds > 0 and not self.wished:
+                time.sleep(seconds)
         except KeyboardInterrupt:
-            return
+            self.wished = True
+        finally:
+            self._asleep = False
+
+    def close(self) -> None:
+        """Gives the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
 
-def _ticks(seconds: float, every: float) -> Iterator[int]:
+def _record(sources: Sequence[_Taker], seconds: float, every: float) -> None:
+    length = max(1, math.ceil(seconds / every))
+    with (
+        closing(_Ending()) as ending,
+        click.progressbar(range(length), label="recording", file=sys.stderr) as bar,
+        suppress(KeyboardInterrupt),
+    ):
+        done = 0
+        for number in _ticks(seconds, every, ending):
+            for source in sources:
+                source.take()
+            bar.update(number + 1 - done)
+            done = number + 1
+
+
+def _ticks(seconds: float, every: float, ending: _Ending) -> Iterator[int]:
     """Yields at a steady pace; a scrape that takes longer skips, it does not shift."""
     begun = time.monotonic()
     number = 0
     while (due := number * every) < seconds:
-        wait = begun + due - time.monotonic()
-        if wait > 0:
-            time.sleep(wait)
+        ending.sleep(begun + due - time.monotonic())
+        if ending.wished:
+            return
         yield number
         late = time.monotonic() - begun
         number = max(number + 1, int(late / every) + 1 if late > due + every else 0)

@@ -66,6 +66,7 @@ _NO_HEADERS: dict[str, str] = {}
 # A member of an enumeration costs two look-ups, a name of the module one.
 _OK, _STREAM_ERROR = Outcome.OK, Outcome.STREAM_ERROR
 _USAGE, _NO_TOKENS = TokensKind.USAGE, TokensKind.NONE
+_COUNTED = TokensKind.COUNTED
 _HANDOVER, _NO_E2E = E2eKind.HANDOVER, E2eKind.NONE
 _FIRST_BODY_BYTE, _NO_TTFT = TtftKind.FIRST_BODY_BYTE, TtftKind.NONE
 
@@ -201,6 +202,7 @@ class _Envoy:
             gateway,
             serving,
             delivery,
+            tokens_kind is _COUNTED,
         )
 
     def _stream(
@@ -246,7 +248,7 @@ def _read_tokens(line: _Line, start: float | None) -> _Times:
     first, last = line.tok_first_us, line.tok_last_us
     events, tokens, kind = line.tok_events, line.completion_tokens, _USAGE
     if tokens is None:
-        tokens, kind = events, _NO_TOKENS if events is None else TokensKind.COUNTED
+        tokens, kind = events, _NO_TOKENS if events is None else _COUNTED
     ttft = tpot = max_gap = None
     if first is not None and first is not UNSET and start is not None:
         # Both are wall-clock times: a step of the clock between them shows only here.

@@ -4,8 +4,8 @@ Timers are whole milliseconds, −1 for a phase that was not reached: TR reads t
 request's headers, Tw is the queue and all that failed attempts took, Tc connects, Tr
 runs to the response's headers (with the client's upload in it), Ta from the request's
 first byte to when the last of the answer was given to the kernel. A "+" marks a line
-written before the end (`option logasap`). Stamps `t0_us`, `th_us` and `tb_us` are Unix microseconds of the
-request, of the response's headers and of its first body byte.
+written before the end (`option logasap`). Stamps `t0_us`, `th_us` and `tb_us` are Unix
+microseconds of the request, of the response's headers and of its first body byte.
 """
 
 from __future__ import annotations

@@ -45,7 +45,10 @@ BLIND = (
         "Whether tokens are the server's count or LiteLLM's own estimate; set "
         "always_include_stream_usage so that they are the server's."
     ),
-    "When the client had the last byte: the total ends when the stream was assembled.",
+    (
+        "When the last token came: the total ends when the stream was assembled, about "
+        "40 ms later, so the time per token is an upper bound."
+    ),
 )
 # How long a failed attempt waits for what became of its request; and how many do.
 HOLD = 600.0
@@ -218,6 +221,7 @@ def _record(call: str, payload: _Payload, headers: tuple[str, ...]) -> RequestRe
         cached_tokens=payload.cached_tokens,
         tokens_kind=tokens_kind,
         attempts=1,
+        tpot_at_most=True,  # the stream was assembled some time after its last token
     )
 
 
@@ -264,9 +268,11 @@ def _refused(call: str, failed: RequestRecord | None, line: _Line) -> RequestRec
         outcome = failed_status(status) or Outcome.UNKNOWN
         return RequestRecord(request_id=call, status=status, outcome=outcome)
     e2e = _between(failed.start, line.written_at)
+    timed_out = status in (408, 504)
     return msgspec.structs.replace(
         failed,
         status=status or failed.status,
+        outcome=Outcome.TIMEOUT if timed_out else failed.outcome,
         e2e=failed.e2e if e2e is None else e2e,
         e2e_kind=failed.e2e_kind if e2e is None else E2eKind.UPSTREAM,
     )

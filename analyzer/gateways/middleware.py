@@ -122,6 +122,7 @@ class _Middleware:
                 tpot = (last - ttft) / (tokens - 1)
         if end is not None and uploaded is not None and end >= uploaded:
             serving = end - uploaded
+        tokens_kind = _TOKENS.get(line.tokens_kind or "", _NO_TOKENS)
         looked = line.streamed and (line.unread is None or ttft is not None)
         return RequestRecord(
             line.request_id or "",
@@ -144,11 +145,12 @@ class _Middleware:
             line.prompt_tokens,
             tokens,
             line.cached_tokens,
-            _TOKENS.get(line.tokens_kind or "", _NO_TOKENS),
+            tokens_kind,
             None,
             None,
             serving,
             None,
+            tokens_kind is TokensKind.COUNTED,
         )
 
 

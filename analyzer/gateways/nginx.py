@@ -63,7 +63,7 @@ _ENDS_IN_DONE = ("/v1/chat/completions", "/v1/completions")
 
 _Number = str | float | None
 _NO_HEADERS: dict[str, str] = {}
-_CLIENT = E2eKind.CLIENT
+_CLIENT, _COUNTED = E2eKind.CLIENT, TokensKind.COUNTED
 _USAGE, _NO_TOKENS, _NO_TTFT = TokensKind.USAGE, TokensKind.NONE, TtftKind.NONE
 
 
@@ -154,7 +154,7 @@ class _Nginx:
         reads = line.saw_done is not UNSET
         if stream and reads:
             if tokens is None and (tokens := count(line.sse_events)) is not None:
-                tokens_kind = TokensKind.COUNTED
+                tokens_kind = _COUNTED
             ttft, last = _outputs(line, start, e2e)
             ttft_kind = TtftKind.TOKEN
             if ttft is not None and last is not None:
@@ -172,7 +172,7 @@ class _Nginx:
             path,
             backend[:LONGEST_LABEL],
             text(line.tenant),
-            (line.model or text(line.model_hdr))[:LONGEST_LABEL],
+            (text(line.model) or text(line.model_hdr))[:LONGEST_LABEL],
             headers.of(line) if headers is not None else _NO_HEADERS,
             stream,
             status,
@@ -192,6 +192,7 @@ class _Nginx:
             gateway,
             serving,
             delivery,
+            tokens_kind is _COUNTED,
         )
 
 
@@ -295,7 +296,7 @@ def _outcome(
     if errors is not UNSET and errors not in _NOTHING:
         return Outcome.STREAM_ERROR
     whole = usage or (done is not UNSET and done not in _NOTHING)
-    if line.request_completion == "" and not whole:
+    if line.request_completion in SENTINELS and not whole:
         return Outcome.CLIENT_ABORT
     if whole:
         # Usage is sent only after all output; [DONE] follows errors as well.

@@ -52,9 +52,10 @@ class RequestRecord(msgspec.Struct, frozen=True, gc=False):
 
     None is never 0: a value that the log does not hold is None. A `ttft` of None
     under a `ttft_kind` other than none means that no token came; under none, nobody
-    looked. `tpot` is (last − first token)/(tokens − 1); of counted tokens it is an
-    upper bound, since a chunk may hold several. `max_gap` is the longest wait between
-    two outputs. `e2e` of a request that did not end well is the time until it ended.
+    looked. `tpot` is (last − first token)/(tokens − 1); with `tpot_at_most` the true
+    value may be less, as of counted chunks, which may hold several tokens. `max_gap`
+    is the longest wait between two outputs. `e2e` of a request that did not end well
+    is the time until it ended.
     `gateway_time` is spent before the request reached the server that answered (a
     slow upload is not in it where the log tells it apart), `serving_time` there until
     its last byte, `delivery_time` after it. `attempts` counts tries at servers;
@@ -89,9 +90,10 @@ class RequestRecord(msgspec.Struct, frozen=True, gc=False):
     gateway_time: float | None = None
     serving_time: float | None = None
     delivery_time: float | None = None
+    tpot_at_most: bool = False
 
 
-class LineProblem(ValueError):
+class LineProblem(ValueError):  # noqa: N818  a line may be of no use and yet no error
     """A log line that gives no record; `reason` is the failure counter's label."""
 
     def __init__(self, reason: str, detail: str) -> None:

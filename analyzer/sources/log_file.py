@@ -46,12 +46,13 @@ def _open(path: Path) -> BinaryIO:
 
 
 class LogCopy:
-    """Copies what is added to a log from now on, over rotations by rename.
+    """Copies what is added to the log *name* from now on, over rotations by rename.
 
     `take` is to be called now and then; it copies whole lines only.
     """
 
-    def __init__(self, source: Path, directory: Path) -> None:
+    def __init__(self, name: str, source: Path, directory: Path) -> None:
+        self.name = name
         self._source = source
         self._target = (directory / LOG).open("xb")
         self._file: BinaryIO | None = None

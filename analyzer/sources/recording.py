@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
+import lzma
 import math
+import re
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from pathlib import Path
 MAX_SCRAPE_BYTES = 64 << 20
 INDEX_COLUMNS = ("n", "time", "status", "seconds", "bytes")
 SCRAPES = "scrapes"
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _REASONS = {
     "URLError": "refused",
     "ConnectionRefusedError": "refused",
@@ -50,7 +53,7 @@ def read_scrapes(directory: Path, folder: str = SCRAPES) -> Iterator[Scrape]:
         try:
             with tarfile.open(archive, "r:*") as opened:
                 yield from _read(_archive_opener(opened, folder), str(archive))
-        except (tarfile.TarError, EOFError, OSError) as error:
+        except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
             raise RecordingError(
                 f"{archive}: not a readable archive: {error}"
             ) from error
@@ -95,19 +98,14 @@ def _read(read: Opener, place: str) -> Iterator[Scrape]:
     index = read("index.csv")
     if index is None:
         raise RecordingError(f"{place}: no index.csv")
-    rows = csv.DictReader(io.StringIO(index.decode("utf-8", "replace")))
-    wanted = {"n", "time", "status"}
-    if not wanted <= set(rows.fieldnames or ()):
-        names = ", ".join(sorted(wanted))
-        raise RecordingError(f"{place}/index.csv: needs the columns {names}")
-    for number, row in enumerate(rows, 2):
+    for number, row in enumerate(_rows(index, f"{place}/index.csv"), 2):
         where = f"{place}/index.csv: line {number}"
         at = _number(row.get("time"), f"{where}: time")
         seconds = _number(row.get("seconds") or "0", f"{where}: seconds")
         status = row.get("status") or ""
         n = row.get("n") or ""
-        if not n.isdigit():
-            raise RecordingError(f"{where}: n must be a number, got {n!r}")
+        if not _NUMBER.fullmatch(n):
+            raise RecordingError(f"{where}: n must be a number, got {n[:40]!r}")
         if status == "200":
             yield _page(read, place, int(n), at, seconds)
         else:
@@ -115,6 +113,19 @@ def _read(read: Opener, place: str) -> Iterator[Scrape]:
             yield Scrape(
                 at, seconds, None, "http_status" if status.isdigit() else reason
             )
+
+
+def _rows(index: bytes, where: str) -> Iterator[dict[str, str | None]]:
+    """Yields the rows of an index that has the columns we need."""
+    rows = csv.DictReader(io.StringIO(index.decode("utf-8", "replace")))
+    wanted = {"n", "time", "status"}
+    try:
+        if not wanted <= set(rows.fieldnames or ()):
+            names = ", ".join(sorted(wanted))
+            raise RecordingError(f"{where}: needs the columns {names}")
+        yield from rows
+    except csv.Error as error:
+        raise RecordingError(f"{where}: line {rows.line_num}: {error}") from error
 
 
 def _page(read: Opener, place: str, n: int, at: float, seconds: float) -> Scrape:
@@ -133,7 +144,7 @@ def _number(text: str | None, where: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise RecordingError(f"{where} must be a number, got {text!r}")
+        raise RecordingError(f"{where} must be a number, got {(text or '')[:40]!r}")
     return value
 
 
@@ -144,6 +155,9 @@ class Recorder:
     """
 
     def __init__(self, directory: Path, folder: str = SCRAPES) -> None:
+        archive = directory / f"{folder}.tar.xz"
+        if archive.exists():
+            raise RecordingError(f"{archive}: there is a recording already")
         self._folder = directory / folder
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / "index.csv"
