@@ -25,36 +25,41 @@ NO_MODEL = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Requests of one model and class, at one time or in one window."""
+    """Requests of one model and class, at one time or in one window.
+
+    `unstreamed` are the unevaluable ones whose answer was not streamed.
+    """
 
     requests: float = 0.0
     good: float = 0.0
     bad: float = 0.0
     unevaluable: float = 0.0
     excluded: float = 0.0
+    unstreamed: float = 0.0
     misses: Mapping[str, float] = field(default_factory=dict)
+    excluded_for: Mapping[str, float] = field(default_factory=dict)
+    unevaluable_for: Mapping[str, float] = field(default_factory=dict)
 
     def __sub__(self, earlier: Counts) -> Counts:
-        return Counts(
-            self.requests - earlier.requests,
-            self.good - earlier.good,
-            self.bad - earlier.bad,
-            self.unevaluable - earlier.unevaluable,
-            self.excluded - earlier.excluded,
-            {c: n - earlier.misses.get(c, 0.0) for c, n in self.misses.items()},
-        )
+        return self._with(earlier, -1.0)
 
     def __add__(self, other: Counts) -> Counts:
+        return self._with(other, 1.0)
+
+    def _with(self, other: Counts, sign: float) -> Counts:
+        def by_key(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
+            return {k: a.get(k, 0.0) + sign * b.get(k, 0.0) for k in a.keys() | b}
+
         return Counts(
-            self.requests + other.requests,
-            self.good + other.good,
-            self.bad + other.bad,
-            self.unevaluable + other.unevaluable,
-            self.excluded + other.excluded,
-            {
-                c: self.misses.get(c, 0.0) + other.misses.get(c, 0.0)
-                for c in self.misses.keys() | other.misses.keys()
-            },
+            self.requests + sign * other.requests,
+            self.good + sign * other.good,
+            self.bad + sign * other.bad,
+            self.unevaluable + sign * other.unevaluable,
+            self.excluded + sign * other.excluded,
+            self.unstreamed + sign * other.unstreamed,
+            by_key(self.misses, other.misses),
+            by_key(self.excluded_for, other.excluded_for),
+            by_key(self.unevaluable_for, other.unevaluable_for),
         )
 
 
@@ -77,7 +82,7 @@ class LogFlow:
     ) -> None:
         self.source = source
         self.totals = totals or RequestTotals()
-        self.format: Format | None = format_for(source)
+        self.format: Format | None = None
         self.problem = ""
         self._aliases = aliases
         self._admit = admit
@@ -86,12 +91,17 @@ class LogFlow:
         self._served: Mapping[str, str] = {}
         self._known: dict[tuple[str, str, str], SloClass | None] = {}
         self._history: deque[tuple[float, dict[tuple[str, str], Counts]]] = deque()
+        self._headers: tuple[str, ...] | None = None
         self.configure(source, config)
 
     def configure(self, source: GatewaySource, config: Config) -> None:
         """Takes over a reloaded configuration; totals go on."""
-        if source != self.source:
-            self.format = format_for(source)
+        headers = tuple(
+            sorted({name for c in config.slo_classes for name in c.match.headers})
+        )
+        if source != self.source or headers != self._headers:
+            self._headers = headers
+            self.format = format_for(source, headers)
             self._undetected.clear()
         self.source = source
         self._classes = config.slo_classes
@@ -111,12 +121,17 @@ class LogFlow:
         """The classes in use."""
         return self._classes
 
+    @property
+    def undecided(self) -> int:
+        """Lines that wait for one by which their format is recognised."""
+        return len(self._undetected)
+
     def take(self, lines: Iterable[bytes], at: float) -> None:
         """Counts *lines* (without newlines) that were read at *at*."""
         log_format = self.format
         if log_format is None:
             self._undetected.extend(lines)
-            log_format = self.format = detect(self._undetected)
+            log_format = self.format = detect(self._undetected, self._headers or ())
             if log_format is None:
                 if len(self._undetected) > DETECTION_LINES:
                     self._give_up()
@@ -137,6 +152,13 @@ class LogFlow:
                 continue
             if record is not None:
                 self._count(record, at)
+
+    def finish(self, at: float) -> None:
+        """Counts what waited for later lines: none will come."""
+        if self._undetected:
+            self._give_up()
+        for record in self.format.held() if self.format else ():
+            self._count(record, at)
 
     def _give_up(self) -> None:
         """Counts lines of no known format, and goes on looking at later ones."""
@@ -163,7 +185,7 @@ class LogFlow:
         row = totals.row(model, name, self._classes)
         if excluded:
             totals.excluded[judgement.reason] += 1.0
-            row.excluded += 1.0
+            row.exclude(judgement.reason)
             return
         row.count(record, judgement)
         if judgement.verdict is Verdict.UNEVALUABLE:
@@ -190,8 +212,13 @@ class LogFlow:
                 self.totals.row(model, slo_class.name, self._classes)
 
     def mark(self, at: float) -> None:
-        """Remembers the totals of this moment, for windows."""
+        """Remembers the totals of this moment, for windows.
+
+        What lies in the future, after a clock was set back, is forgotten.
+        """
         history = self._history
+        while history and history[-1][0] > at:
+            history.pop()
         if history and at - history[-1][0] < SPACING_SECONDS:
             return
         history.append((at, self.counts()))
@@ -207,16 +234,33 @@ class LogFlow:
                 row.bad,
                 row.unevaluable,
                 row.excluded,
+                row.unstreamed,
                 dict(row.misses),
+                dict(row.excluded_for),
+                dict(row.unevaluable_for),
             )
             for key, row in self.totals.rows.items()
         }
 
     def over(self, seconds: float, at: float) -> dict[tuple[str, str], Counts]:
         """Returns the counts of the last *seconds*, or of what of them is known."""
-        begin: dict[tuple[str, str], Counts] = {}
-        for moment, counts in self._history:
-            if moment <= at - seconds or not begin:
-                begin = counts
+        now = self.counts()
+        _, begin = self._begin(seconds, at) or (at, now)
         zero = Counts()
-        return {key: now - begin.get(key, zero) for key, now in self.counts().items()}
+        return {key: counts - begin.get(key, zero) for key, counts in now.items()}
+
+    def covered(self, seconds: float, at: float) -> float:
+        """Returns the seconds that `over` covers; they grow to *seconds*."""
+        begin = self._begin(seconds, at)
+        return max(0.0, at - begin[0]) if begin else 0.0
+
+    def _begin(
+        self, seconds: float, at: float
+    ) -> tuple[float, dict[tuple[str, str], Counts]] | None:
+        """Returns the last mark before the window, else the first one there is."""
+        found = None
+        for mark in self._history:
+            if found is not None and mark[0] > at - seconds:
+                break
+            found = mark
+        return found

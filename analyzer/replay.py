@@ -59,4 +59,5 @@ def replay_log(
     remaining = iter(lines)
     while batch := list(islice(remaining, LINES_AT_ONCE)):
         flow.take(batch, math.inf)
+    flow.finish(math.inf)
     return flow

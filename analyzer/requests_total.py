@@ -59,6 +59,8 @@ class Row:
     """Totals of one model and class; tallies by criterion and by stage.
 
     `requests` is good, bad and unevaluable ones; `excluded` ones are beside them.
+    Both of these have their reasons; `unstreamed` are the unevaluable ones whose
+    answer was not streamed.
     """
 
     requests: float = 0.0
@@ -69,8 +71,16 @@ class Row:
     tokens: float = 0.0
     good_tokens: float = 0.0
     misses: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MISSES, 0.0))
+    excluded_for: dict[str, float] = field(default_factory=dict)
+    unevaluable_for: dict[str, float] = field(default_factory=dict)
+    unstreamed: float = 0.0
     latencies: dict[str, Tally] = field(default_factory=dict)
     stages: dict[str, Tally] = field(default_factory=dict)
+
+    def exclude(self, reason: str) -> None:
+        """Adds one request that says nothing about the serving."""
+        self.excluded += 1.0
+        self.excluded_for[reason] = self.excluded_for.get(reason, 0.0) + 1.0
 
     def count(self, record: RequestRecord, judgement: Judgement) -> None:
         """Adds one request that is not excluded."""
@@ -84,6 +94,9 @@ class Row:
             self.bad += 1.0
         else:
             self.unevaluable += 1.0
+            unknown, reason = self.unevaluable_for, judgement.reason
+            unknown[reason] = unknown.get(reason, 0.0) + 1.0
+            self.unstreamed += record.stream is False
         for miss in judgement.misses:
             self.misses[miss] += 1.0
         latencies = self.latencies

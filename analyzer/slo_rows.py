@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analyzer import goodput
@@ -28,52 +28,89 @@ def slo_rows(
     """Returns one row a class and model over all sources, the last *seconds* or all.
 
     Where a request log tells, counts are exact and the bounds hold only what it
-    cannot know; else they are the engine's.
+    cannot know; else they are the engine's. In a window, classes that a log expects
+    have a row also when none of their requests was logged.
     """
     rows = {(row["class"], row["model"]): row for row in _engine_rows(flows, seconds)}
     exact: dict[tuple[str, str], Counts] = {}
+    covered: dict[tuple[str, str], float] = {}
     classes: dict[str, SloClass] = {}
     for log in logs:
         found = log.counts() if seconds is None else log.over(seconds, at)
         for (model, name), counts in found.items():
-            exact[name, model] = exact.get((name, model), Counts()) + counts
+            key = name, model
+            exact[key] = exact.get(key, Counts()) + counts
+            if seconds is not None:
+                span = log.covered(seconds, at)
+                covered[key] = max(covered.get(key, 0.0), span)
         classes.update((c.name, c) for c in log.classes)
     for key, counts in exact.items():
-        if counts.requests or counts.excluded or key in rows:
-            rows[key] = _exact_row(rows.get(key), key, counts, classes.get(key[0]))
+        engine = rows.get(key)
+        if not counts.requests and engine is not None:
+            engine.update(_excluded(counts) if counts.excluded else {})
+        elif counts.requests or counts.excluded or (covered and key[0] in classes):
+            rows[key] = _exact_row(
+                key, counts, classes.get(key[0]), engine, seconds=covered.get(key)
+            )
     return [rows[key] for key in sorted(rows)]
 
 
 def _exact_row(
-    engine: Document | None,
     key: tuple[str, str],
     counts: Counts,
     slo_class: SloClass | None,
+    engine: Document | None,
+    *,
+    seconds: float | None,
 ) -> Document:
-    if not counts.requests and engine is not None:
-        return engine
+    """Returns an exact row; *seconds* that the logs cover, None for all they have."""
     judged = counts.good + counts.bad
     total = counts.requests
     wanted = (*slo_class.good, "error", "abort") if slo_class else ("error", "abort")
     return {
-        **(engine or {"seconds": None, "output_tokens": None, "criteria": {}}),
+        **(engine or {"output_tokens": None, "criteria": {}}),
         "class": key[0],
         "model": key[1],
         "total": count(total),
         "good": count(counts.good),
         "bad": count(counts.bad),
-        "excluded": count(counts.excluded),
+        **_excluded(counts),
         "unevaluable": count(counts.unevaluable),
+        "unevaluable_for": _by_reason(counts.unevaluable_for),
+        "unevaluable_unstreamed": count(counts.unstreamed),
         "attainment": counts.good / judged if judged else None,
         "bounds": [counts.good / total, (counts.good + counts.unevaluable) / total]
         if total
         else None,
         "engine_bounds": engine["bounds"] if engine else None,
+        "engine_total": engine["total"] if engine else None,
+        "engine_seconds": engine["seconds"] if engine else None,
         "missed": {m: count(counts.misses.get(m, 0.0)) for m in wanted},
+        "thresholds": {
+            criterion: {
+                "seconds": threshold.seconds,
+                "per_prompt_token_seconds": threshold.per_prompt_token,
+            }
+            for criterion, threshold in (slo_class.good if slo_class else {}).items()
+        },
         "objective": slo_class.objective if slo_class else None,
+        "seconds": seconds,
         "source": "gateway",
         "reason": "" if total else "no request counted",
     }
+
+
+def _excluded(counts: Counts) -> Document:
+    return {
+        "excluded": count(counts.excluded),
+        "excluded_for": _by_reason(counts.excluded_for),
+    }
+
+
+def _by_reason(counts: Mapping[str, float]) -> Document:
+    """Returns the reasons that occurred, the most frequent first."""
+    found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return {reason: count(number) for reason, number in found if number}
 
 
 def _engine_rows(flows: Sequence[EngineFlow], seconds: float | None) -> list[Document]:

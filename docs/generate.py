@@ -14,7 +14,9 @@ from click import Command, Context
 from analyzer.catalogue import ENGINE_STATES, METRICS, SCRAPE_FAILURES, Metric
 from analyzer.cli import main as goodput_main
 from analyzer.config import parse_config
+from analyzer.config_sources import FORMATS, GatewaySource
 from analyzer.engines.capabilities import CAPABILITIES
+from analyzer.gateways.detect import format_for
 from analyzer.presets import PRESETS
 from analyzer.slo import CRITERIA, STAGES
 from analyzer.snapshot import Reset
@@ -57,6 +59,16 @@ TTFT counts at the first token and the others at the end.
 # A metric belongs to the first section whose prefix its name has.
 SECTIONS: Mapping[str, str] = {
     "goodput_slo_": "The objectives of the configuration",
+    "goodput_requests_": "Requests, exactly: from logs",
+    "goodput_good_": "Requests, exactly: from logs",
+    "goodput_bad_": "Requests, exactly: from logs",
+    "goodput_unevaluable_": "Requests, exactly: from logs",
+    "goodput_criterion_": "Requests, exactly: from logs",
+    "goodput_excluded_": "Requests, exactly: from logs",
+    "goodput_tokens_": "Requests, exactly: from logs",
+    "goodput_request_": "Requests, exactly: from logs",
+    "goodput_source_": "Requests, exactly: from logs",
+    "goodput_log_": "Request logs",
     "goodput_engine_": "Engines",
     "goodput_target_": "Targets",
     "goodput_": "The exporter itself",
@@ -69,6 +81,7 @@ def _one_of(values: Iterable[str]) -> str:
 
 LABELS: Mapping[str, str] = {
     "criterion": f"The latency condition: {_one_of(CRITERIA)}.",
+    "gateway": "The configured name of the request log.",
     "kind": "What the target is: `engine`.",
     "label": "The label whose limit of values was reached.",
     "model": "The served name of the model; aliases and adapters count under it. "
@@ -91,15 +104,15 @@ LABELS: Mapping[str, str] = {
 
 def metrics_page(metrics: Iterable[Metric] = METRICS) -> str:
     """Returns docs/metrics.md. Raises KeyError for a label that LABELS lacks."""
-    sections: dict[str, list[Metric]] = {prefix: [] for prefix in SECTIONS}
+    sections: dict[str, list[Metric]] = {title: [] for title in SECTIONS.values()}
     used: set[str] = set()
     for metric in metrics:
         prefix = next(p for p in SECTIONS if metric.name.startswith(p))
-        sections[prefix].append(metric)
+        sections[SECTIONS[prefix]].append(metric)
         used.update(metric.labels)
     lines = [INTRODUCTION]
-    for prefix, title in SECTIONS.items():
-        lines += [f"## {title}", "", *_table(sections[prefix]), ""]
+    for title, listed in sections.items():
+        lines += [f"## {title}", "", *_table(listed), ""]
     lines += ["## Labels", "", "| label | meaning |", "| --- | --- |"]
     lines += [f"| `{name}` | {LABELS[name]} |" for name in sorted(used)]
     return "\n".join(lines) + "\n"
@@ -115,6 +128,60 @@ def _table(metrics: Iterable[Metric]) -> list[str]:
             for metric in metrics
         ),
     ]
+
+
+GATEWAYS_INTRODUCTION = """\
+# Request logs
+
+<!-- Written by docs/generate.py from the formats; do not edit. -->
+
+A request log gives exact goodput: each request is judged by its class, one by one.
+`gateways` in [configuration.md](configuration.md) says where a log is; with
+`format: auto` the first line that exactly one format recognises decides. Lines may be
+plain, or framed by a container runtime (CRI) or Docker.
+
+A request is **bad** if it failed (5xx, 408, 429, cut, an error in its stream) or missed
+a criterion that is known; else **unevaluable** if a criterion of its class cannot be
+known; else **good**. A value that a log does not hold is never guessed: a format
+without a first-token time makes requests unevaluable for TTFT. A client that left is
+bad if a threshold had passed by then, and excluded before that; the caller's own 4xx
+and other routes are excluded. `policy_statuses` lists statuses by which a gateway
+enforces a policy: they are excluded as well.
+
+Whether a server sends its headers before the first token (vLLM does, SGLang holds them
+back) is learnt per route from answers that tell both times; only then is a header time
+taken for TTFT.
+
+Each line counts once however often the process is killed, with `--storage.path`:
+totals and position are written together. Datagrams are the exception: what nobody had
+counted is gone with the process.
+"""
+
+
+def gateways_page() -> str:
+    """Returns docs/gateways.md: what each format can tell, and what it never can."""
+    lines = [GATEWAYS_INTRODUCTION, "## What each format can evaluate at best", ""]
+    names = [name for name in FORMATS if name not in ("auto", "custom")]
+    formats = [format_for(GatewaySource("log", format=name)) for name in names]
+    lines += [
+        f"| format | {' | '.join(CRITERIA)} |",
+        f"| --- |{' --- |' * len(CRITERIA)}",
+        *(
+            f"| `{f.name}` | "
+            + " | ".join("yes" if c in f.criteria else "–" for c in CRITERIA)
+            + " |"
+            for f in formats
+            if f
+        ),
+        "| `custom` | as its fields say | | | |",
+        "",
+        "## What each format can never tell",
+        "",
+    ]
+    for found in formats:
+        if found:
+            lines += [f"**{found.name}**", "", *(f"- {b}" for b in found.blind), ""]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 COMMANDS_INTRODUCTION = """\
@@ -182,6 +249,7 @@ def main() -> None:
     """Writes the pages beside this file."""
     folder = Path(__file__).parent
     (folder / "metrics.md").write_text(metrics_page(), encoding="utf-8")
+    (folder / "gateways.md").write_text(gateways_page(), encoding="utf-8")
     (folder / "commands.md").write_text(commands_page(), encoding="utf-8")
     for name, (file, _) in TABLES.items():
         page = folder / file

@@ -313,24 +313,36 @@ class _Events:
 
     def feed(self, piece: bytes, *, last: bool) -> list[bytes]:
         """Returns the payloads of the events that *piece* completes."""
-        if self._after_cr and piece.startswith(b"\n"):
-            piece = piece[1:]  # the second half of a line end
-            self._after_cr = False
-        if piece:
-            self._after_cr = piece.endswith(b"\r")
-        if b"\r" in piece:
-            piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        searched = max(0, len(self._buffer) - 1)
-        self._buffer += piece
-        end = self._buffer.rfind(b"\n\n", searched)
-        end = len(self._buffer) if last else end  # the last may lack its blank line
-        events = bytes(self._buffer[:end]).split(b"\n\n") if end >= 0 else []
-        if end >= 0:
-            del self._buffer[: end + 2]
+        if self._after_cr or b"\r" in piece:
+            piece = self._without_cr(piece)
+        if piece.endswith(b"\n\n") and not self._buffer:
+            events = piece.split(b"\n\n")  # as servers send them
+        else:
+            events = self._completed(piece, last=last)
         if any(len(event) > BUFFER_BYTES for event in (*events, self._buffer)):
             raise TooLargeError
         payloads = map(self._payload, events)
         return [payload for payload in payloads if payload is not None]
+
+    def _completed(self, piece: bytes, *, last: bool) -> list[bytes]:
+        searched = max(0, len(self._buffer) - 1)
+        self._buffer += piece
+        end = self._buffer.rfind(b"\n\n", searched)
+        end = len(self._buffer) if last else end  # the last may lack its blank line
+        if end < 0:
+            return []
+        events = bytes(self._buffer[:end]).split(b"\n\n")
+        del self._buffer[: end + 2]
+        return events
+
+    def _without_cr(self, piece: bytes) -> bytes:
+        """Returns *piece* with all line ends as line feeds, also one cut in two."""
+        if self._after_cr and piece.startswith(b"\n"):
+            piece = piece[1:]
+            self._after_cr = False
+        if piece:
+            self._after_cr = piece.endswith(b"\r")
+        return piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     @staticmethod
     def _payload(event: bytes) -> bytes | None:
@@ -362,7 +374,7 @@ class _Answer:
 
     def read(self, payload: bytes) -> bool:
         """Returns whether *payload*, an event or a whole body, brought output."""
-        if payload.strip() == b"[DONE]":
+        if payload.startswith(b"[DONE]"):
             self.done = True
             return False
         try:
@@ -388,7 +400,8 @@ class _Answer:
         elif "meta_info" in data:
             output = self._native(data)
         # Before the last chunk, usage of several choices is of one of them.
-        if not (self._streamed and choices and self.choices > 1):
+        usage = data.get("usage")
+        if usage and not (self._streamed and choices and self.choices > 1):
             self._use(_part(data, "usage"))
         if isinstance(data.get("metrics"), dict):
             self._measure(data["metrics"])
@@ -420,9 +433,12 @@ class _Answer:
             if self.choices > 1:
                 self.tokens.pop(_COMPLETION, None)
         self._keep("finish_reason", choice.get("finish_reason"))
-        delta = _part(choice, "delta")
-        if choice.get("text") or any(delta.get(k) for k in _DELTA_TEXTS):
+        if choice.get("text"):
             return True
+        delta = _part(choice, "delta")
+        for key in _DELTA_TEXTS:  # a loop: this is the hot path
+            if delta.get(key):
+                return True
         calls = delta.get("tool_calls")
         called = [_part(delta, "function_call")]
         if isinstance(calls, list):
@@ -484,8 +500,6 @@ class _Answer:
 
     def _use(self, usage: dict[str, Any]) -> None:
         """Takes the token counts of any interface's `usage`."""
-        if not usage:
-            return
         cached = _count(usage.get("cache_read_input_tokens"))
         prompt = _count(usage.get("input_tokens"))
         if prompt is not None:  # Messages counts cached tokens apart, others inside
@@ -648,9 +662,9 @@ class _Exchange:
             return "ok"  # also for who closes the connection right after the end mark
         if left < math.inf:
             return "client_abort"
-        # Before the headers, the server answers a fault with a 500 not seen in here.
-        faulty = self.exception not in {None, "CancelledError"}
-        return "http_error" if faulty and self.status is None else "upstream_cut"
+        # A server that shuts down cancels what is left; that is no fault.
+        cut = self.exception in {None, "CancelledError"}
+        return "upstream_cut" if cut else "exception"
 
     def fields(self) -> dict[str, object]:
         """Returns the request's part of the record; docs/middleware.md explains it."""

@@ -35,7 +35,7 @@ def _snippets() -> Iterator[object]:
             yield pytest.param(snippet, id=f"{page.name}-{name}")
 
 
-@pytest.mark.parametrize("name", ["metrics", "commands"])
+@pytest.mark.parametrize("name", ["metrics", "commands", "gateways"])
 def test_generated_pages_are_what_the_code_says(name: str) -> None:
     """Metrics follow from the catalogue, commands from the programs' --help."""
     script = runpy.run_path(str(ROOT / "docs" / "generate.py"))

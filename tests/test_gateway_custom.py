@@ -196,7 +196,6 @@ def test_a_line_beyond_the_limit_is_not_searched() -> None:
         ("(", "is no pattern of RE2"),
         (r"(?P<a>x)\1", "is no pattern of RE2"),
         (r"(?P<a>(?=x)y)", "is no pattern of RE2"),
-        ("(?P<a>" + "(" * 2000 + ")" * 2001, "is no pattern of RE2"),
         ("(?P<a>(x{1000}){1000})", "is no pattern of RE2"),
         ("abc", "needs named groups"),
         ("(?P<a>" + "x" * 5000 + ")", "longer than"),

@@ -144,6 +144,7 @@ def test_how_it_ended_with_a_filter(
     [
         ("200", "OK", Outcome.UNKNOWN),
         ("200", "", Outcome.CLIENT_ABORT),
+        ("200", "-", Outcome.CLIENT_ABORT),
         ("499", "", Outcome.CLIENT_ABORT),
         ("504", "OK", Outcome.TIMEOUT),
         ("503", "OK", Outcome.HTTP_ERROR),
@@ -153,7 +154,7 @@ def test_how_it_ended_with_a_filter(
 def test_how_it_ended_without_a_filter(
     status: str, completion: str, outcome: Outcome
 ) -> None:
-    """ "OK" is written for cut answers too, so it means nothing."""
+    """Cut answers are called OK as well, so that word means nothing."""
     assert told(status=status, request_completion=completion).outcome is outcome
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import tracemalloc
@@ -381,3 +382,17 @@ def test_request_ids_come_from_the_answer_or_are_made(receiver: Receiver) -> Non
     record = observed(receiver)
     assert len(record["request_id"]) == 32
     assert record["request_id_kind"] == "generated"
+
+
+def test_a_server_that_shuts_down_cuts_an_answer(receiver: Receiver) -> None:
+    """A request that is cancelled without a disconnect was cut, and is no fault."""
+
+    async def app(_scope: object, _receive: object, _send: object) -> None:
+        raise asyncio.CancelledError
+
+    middleware = GoodputMiddleware(app, socket_path=str(receiver.path))
+    with pytest.raises(asyncio.CancelledError):
+        drive(middleware)
+    record = receiver.record()
+    assert (record["outcome"], record["status"]) == ("upstream_cut", None)
+    assert record["exception"] == "CancelledError"
