@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from analyzer.capacity.arrivals import OpenLoop
+from analyzer.capacity.blocks import Copy
 from analyzer.capacity.costs import StepCosts
 from analyzer.capacity.engine import Engine
 from analyzer.capacity.fleet import Fleet
@@ -59,8 +60,16 @@ def check(engine: Engine) -> None:
     live = [*scheduler.running, *scheduler.waiting]
     assert len(scheduler.running) <= config.max_num_seqs
     # Every block is free or held, and a shared one is held once.
-    private = sum(sequence.blocks - sequence.shared for sequence in live)
-    assert pool.size - pool.free == private + pool.held
+    private = sum(sequence.blocks - len(sequence.shared) for sequence in live)
+    shared = [copy for sequence in live for copy in sequence.shared]
+    assert pool.size - pool.free == private + len(set(shared))
+    known = [copy for copies in pool._copies.values() for copy in copies]
+    assert {copy: shared.count(copy) for copy in known} == {
+        copy: copy.users for copy in known
+    }
+    assert {copy for copy in known if not copy.users} == {
+        key for key in pool._remembered if isinstance(key, Copy)
+    }
     assert 0 <= pool.free <= pool.size
     assert pool.free == pool._blank + sum(pool._remembered.values())
     assert pool._blank >= 0
@@ -70,11 +79,11 @@ def check(engine: Engine) -> None:
     for sequence in scheduler.waiting:
         assert (sequence.blocks, sequence.computed) == (0, 0)
     # Every request under way is in one place.
-    known = {sequence.request.number for sequence in live}
+    in_engine = {sequence.request.number for sequence in live}
     coming = {s.request.number for _, s in engine.frontend._on_the_way}
-    assert len(live) == len(known)
-    assert known | coming == engine.frontend.unfinished.keys()
-    assert not known & coming
+    assert len(live) == len(in_engine)
+    assert in_engine | coming == engine.frontend.unfinished.keys()
+    assert not in_engine & coming
     for batch in scheduler.under_way:
         assert 0 < batch.tokens <= config.max_num_batched_tokens
     # A step under way for a request that stopped meanwhile runs to its end.

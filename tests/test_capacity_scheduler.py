@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from capacity_models import SECOND, SMALL, ask, check, run, settings
@@ -20,7 +20,7 @@ REAL = StepCosts(base=0.01, prefill_token=1e-4, decode_token=1e-3, kv_token=1e-6
 
 
 @st.composite
-def configs(draw: Callable[..., int]) -> EngineConfig:
+def configs(draw: st.DrawFn) -> EngineConfig:
     """Draws replicas of all kinds, most of them short of something."""
     block_size = draw(st.sampled_from([1, 4, 16]))
     max_model_len = draw(st.integers(20, 200))
@@ -54,7 +54,7 @@ def configs(draw: Callable[..., int]) -> EngineConfig:
 
 
 @st.composite
-def request_lists(draw: Callable[..., int]) -> list[Request]:
+def request_lists(draw: st.DrawFn) -> list[Request]:
     """Draws requests that come thick and fast; some share, stop early or leave."""
     requests = []
     at = 0.0
@@ -77,7 +77,8 @@ def request_lists(draw: Callable[..., int]) -> list[Request]:
     return requests
 
 
-@hypothesis_settings(max_examples=4000)
+@pytest.mark.slow
+@hypothesis_settings(max_examples=200)
 @given(configs(), request_lists())
 def test_requests_tokens_and_blocks_are_conserved(
     config: EngineConfig, requests: list[Request]
@@ -219,7 +220,7 @@ def test_a_victim_finds_again_what_nobody_needed_meanwhile() -> None:
 def test_a_prompt_is_admitted_only_when_all_of_it_fits() -> None:
     """With the default the first chunk alone lets nobody in."""
     requests = [ask(0, 0.0, 100, 30), ask(1, 1.0, 100, 1)]
-    small = {"num_blocks": 12, "block_size": 16, "max_model_len": 176}
+    small: dict[str, Any] = {"num_blocks": 12, "block_size": 16, "max_model_len": 176}
     careful = run(Engine(settings(**small, max_num_batched_tokens=32)), requests)
     assert careful[1].scheduled == careful[0].ended
     eager = Engine(
@@ -232,7 +233,7 @@ def test_a_prompt_is_admitted_only_when_all_of_it_fits() -> None:
 
 def test_the_watermark_keeps_newcomers_out() -> None:
     """Blocks below the watermark are for those that run already."""
-    small = {"num_blocks": 21, "block_size": 16, "max_model_len": 320}
+    small: dict[str, Any] = {"num_blocks": 21, "block_size": 16, "max_model_len": 320}
     requests = [ask(0, 0.0, 150, 10), ask(1, 0.0, 150, 1)]
     assert run(Engine(settings(**small)), requests)[1].first_token == 1.0
     held = run(Engine(settings(**small, watermark=0.1)), requests)

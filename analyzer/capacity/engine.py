@@ -198,7 +198,8 @@ class Engine:
         for sequence, guessed, stale in entries:
             accepted = 0
             if guessed and speculation:
-                accepted = speculation.accepted(self._rng, guessed)
+                if sequence not in batch.padded:
+                    accepted = speculation.accepted(self._rng, guessed)
                 self.metrics.speculated(guessed, accepted)
             if not stale:
                 sequence.computed -= guessed - accepted

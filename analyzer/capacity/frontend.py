@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
+from itertools import count
 
 from analyzer.capacity.sequence import NEVER, Sequence
 from analyzer.capacity.settings import EngineConfig
@@ -19,7 +20,8 @@ class Frontend:
         self._config = config
         self._free_from = start
         self._on_the_way: deque[tuple[float, Sequence]] = deque()
-        self._leaving: list[tuple[float, int]] = []
+        self._leaving: list[tuple[float, int, Sequence]] = []
+        self._order = count()  # of those that leave at the same moment
         self._prompt_tokens_ahead = 0  # of requests without a first token
 
     def full(self) -> str:
@@ -74,7 +76,7 @@ class Frontend:
 
     def hang_up(self, sequence: Sequence, at: float) -> None:
         """Notes that the client of *sequence* leaves at *at*, if it is still there."""
-        heapq.heappush(self._leaving, (at, sequence.request.number))
+        heapq.heappush(self._leaving, (at, next(self._order), sequence))
 
     def left(self, now: float) -> list[tuple[float, Sequence]]:
         """Returns the requests whose clients have left by *now*, and when they did.
@@ -83,9 +85,8 @@ class Frontend:
         """
         gone = []
         while self._leaving and self._leaving[0][0] <= now:
-            at, number = heapq.heappop(self._leaving)
-            sequence = self.unfinished.get(number)
-            if sequence is None:
+            at, _, sequence = heapq.heappop(self._leaving)
+            if self.unfinished.get(sequence.request.number) is not sequence:
                 continue
             if sequence.queued == NEVER:
                 rest = (entry for entry in self._on_the_way if entry[1] is not sequence)

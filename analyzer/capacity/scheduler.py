@@ -26,6 +26,8 @@ class Batch:
 
     `outputs` are the sequences that get tokens at its end, with their `drafts` when
     there is speculation; `stale` ones were preempted meanwhile and get theirs too.
+    `padded` ones were admitted with drafts that guess nothing. `resuming` says that a
+    request went on with its prompt.
     """
 
     __slots__ = (
@@ -33,8 +35,10 @@ class Batch:
         "drafts",
         "kv_tokens",
         "outputs",
+        "padded",
         "prefill_pairs",
         "prefill_tokens",
+        "resuming",
         "stale",
     )
 
@@ -42,6 +46,8 @@ class Batch:
         self.outputs: list[Sequence] = []
         self.drafts: list[int] = []
         self.stale: list[tuple[Sequence, int]] = []
+        self.padded: list[Sequence] = []
+        self.resuming = False
         self.prefill_tokens = 0  # of prompts, and of what preemption made forget
         self.decode_tokens = 0  # sequences that go on, and their draft tokens
         self.kv_tokens = 0  # read from the cache
@@ -107,8 +113,8 @@ class Scheduler:
         for sequence in self.running:
             computed = sequence.computed
             known = sequence.total + sequence.pending
-            if one_each and known - computed == 1 and budget:
-                # A decode, most of the time: kept short, since this is the hot path.
+            if one_each and sequence.decoding and budget:
+                # Most of the time; kept short, since this is the hot path.
                 if known >= sequence.limit:
                     continue  # the step under way surely ends it
                 if known > sequence.slots and not self._make_room(sequence, known):
@@ -127,6 +133,7 @@ class Scheduler:
                 if end > sequence.slots and not self._make_room(sequence, end):
                     break
                 budget -= wanted
+                batch.resuming |= not sequence.decoding
                 self._put(batch, sequence, wanted)
             elif not budget:
                 break
@@ -161,6 +168,7 @@ class Scheduler:
             _take_out(batch, victim, stale=True)
         self.pool.release(victim, returns=True)
         victim.computed = victim.pending = victim.drafts = 0
+        victim.decoding = False
         victim.preemptions += 1
         self.preemptions += 1
         self.waiting.appendleft(victim)
@@ -170,38 +178,60 @@ class Scheduler:
     ) -> None:
         config, pool = self.config, self.pool
         block_size = config.block_size
+        going_on = bool(batch.outputs) or batch.resuming
         while self.waiting and budget and len(self.running) < config.max_num_seqs:
             sequence = self.waiting[0]
             found, in_use = pool.lookup(sequence)
             cached = found * block_size
-            wanted = min(sequence.total - cached, threshold, budget)
+            wanted = sequence.total - cached
+            padded = (
+                wanted == 1
+                and self._drafts > 0
+                and not batch.resuming
+                and (going_on or cached > 0)
+                and cached + self._drafts + 2 <= config.max_model_len
+            )
+            if padded:
+                wanted += self._drafts
+                if wanted > budget:
+                    break
+            wanted = min(wanted, threshold, budget)
             tokens = cached + wanted
-            reserved = sequence.total if config.reserve_full_prompt else tokens
+            reserved = tokens
+            if config.reserve_full_prompt:
+                reserved = max(reserved, sequence.total)
             spare = self._watermark if self.running else 0
             if -(-reserved // block_size) - in_use + spare > pool.free:
                 break
-            self.waiting.popleft()
-            self.running.append(sequence)
-            pool.admit(sequence, found)
+            self._admit(sequence, found, now)
             pool.grow(sequence, tokens)
-            sequence.computed = cached
-            if not sequence.preemptions:
-                sequence.cached = cached
-                if config.prefix_caching:
-                    self.prefix_queries += sequence.total
-                    self.prefix_hits += cached
-            if sequence.scheduled == NEVER:
-                sequence.scheduled = now
             budget -= wanted
+            if padded:
+                batch.padded.append(sequence)
             self._put(batch, sequence, wanted)
+
+    def _admit(self, sequence: Sequence, found: int, now: float) -> None:
+        """Makes the first of the waiting requests a running one."""
+        self.waiting.popleft()
+        self.running.append(sequence)
+        self.pool.admit(sequence, found)
+        sequence.computed = found * self.config.block_size
+        if not sequence.preemptions:
+            sequence.cached = sequence.computed
+            if self.config.prefix_caching:
+                self.prefix_queries += sequence.total
+                self.prefix_hits += sequence.computed
+        if sequence.scheduled == NEVER:
+            sequence.scheduled = now
 
     def _put(self, batch: Batch, sequence: Sequence, tokens: int) -> None:
         """Adds *tokens* of *sequence* to *batch*."""
         begin = sequence.computed
         end = sequence.computed = begin + tokens
+        sequence.named = min(end, sequence.total)
         batch.kv_tokens += end
         known = sequence.total + sequence.pending
-        if begin == known - 1:
+        if sequence.decoding:
             batch.decode_tokens += tokens
         else:
             batch.prefill_tokens += tokens
@@ -211,6 +241,7 @@ class Scheduler:
         if end < known:
             return
         batch.outputs.append(sequence)
+        sequence.decoding = True
         if self.config.asynchronous:
             sequence.pending += 1 + end - known
         if self._drafts:

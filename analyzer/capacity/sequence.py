@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from analyzer.capacity.workload import Request
+
+if TYPE_CHECKING:
+    from analyzer.capacity.blocks import Copy
 
 NEVER = -math.inf
 
@@ -23,13 +27,14 @@ class Sequence:
         "blocks",
         "cached",
         "computed",
+        "decoding",
         "drafts",
         "end",
         "first_token",
         "last_token",
         "limit",
         "max_gap",
-        "own_from",
+        "named",
         "pending",
         "preemptions",
         "prefix_blocks",
@@ -39,7 +44,6 @@ class Sequence:
         "request",
         "scheduled",
         "shared",
-        "sharing",
         "slots",
         "stop",
         "total",
@@ -68,14 +72,14 @@ class Sequence:
         self.computed = 0
         self.pending = 0
         self.drafts = 0
+        self.decoding = False  # its prompt is computed, or under way to be
+        self.named = 0  # tokens that were known when drafts were last computed on
         self.blocks = 0
         self.slots = 0  # tokens that the blocks have room for
         self.prefix_blocks = 0
         if request.prefix is not None:
             self.prefix_blocks = request.prefix_tokens // block_size
-        self.shared = 0  # leading blocks held in common with others
-        self.sharing = True  # whether further blocks of the prefix will be
-        self.own_from = 0
+        self.shared: list[Copy] = []  # its blocks that belong to the prefix
         self.cached = 0  # prompt tokens found in the cache at the first admission
         self.preemptions = 0
         self.reported_preemptions = 0

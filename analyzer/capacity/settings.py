@@ -55,6 +55,10 @@ class SchedulerConfig:
     def __post_init__(self) -> None:
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("max_num_batched_tokens is less than max_num_seqs")
+        drafts = self.speculation.draft_tokens if self.speculation else 0
+        if self.max_num_batched_tokens <= drafts:
+            # vLLM starts, and then never admits who has one token to compute.
+            raise ValueError("max_num_batched_tokens leaves no room for the drafts")
         if (self.num_blocks - 1) * self.block_size < self.max_model_len:
             raise ValueError("the KV cache cannot hold one request of max_model_len")
 

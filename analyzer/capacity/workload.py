@@ -36,8 +36,9 @@ class Request:
     leaves_after: int | None = None
 
     def __post_init__(self) -> None:
-        lengths = (self.prompt_tokens, self.output_tokens)
-        if min(lengths) < 1 or (self.max_tokens or 1) < 1 or self.prefix_tokens < 0:
+        asked = self.output_tokens if self.max_tokens is None else self.max_tokens
+        shortest = min(self.prompt_tokens, self.output_tokens, asked)
+        if shortest < 1 or self.prefix_tokens < 0:
             raise ValueError(f"a request has at least one token each way: {self}")
         if self.prefix_tokens > self.prompt_tokens:
             raise ValueError(f"the shared prefix is longer than the prompt: {self}")
