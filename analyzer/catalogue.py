@@ -279,6 +279,22 @@ METRICS: tuple[Metric, ...] = (
         "do.",
         _TARGET,
     ),
+    Metric(
+        "goodput_target_info",
+        Kind.GAUGE,
+        "Where the target is: always 1. Pod and node are empty when discovery does not "
+        "tell them.",
+        (*_TARGET, "pod", "node", "url"),
+    ),
+    _gauge(
+        "discovery_targets", "Targets that the entry of engines stands for.", ("entry",)
+    ),
+    _counter(
+        "discovery_failures",
+        "Failed attempts to find the targets of an entry, by reason; those found "
+        "before stay.",
+        ("entry", "reason"),
+    ),
     _counter(
         "label_values_dropped",
         "Samples counted under other, since the label had its limit of values.",
@@ -322,6 +338,15 @@ SCRAPE_FAILURES = (
     "not_an_exposition",
     "no_engine_metrics",
     "credentials",
+)
+DISCOVERY_FAILURES = (
+    "missing",
+    "unreadable",
+    "malformed",
+    "bad_target",
+    "too_many",
+    "dns",
+    "timeout",
 )
 ENGINE_STATES = (
     "starting",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from analyzer import slo
 from analyzer.config_sources import (
+    EngineGroup,
     EngineSource,
     GatewaySource,
     GpuSource,
@@ -33,11 +34,13 @@ class Limits:
 class Config:
     """A valid configuration; nothing downstream checks it again.
 
+    `engine_groups` are those entries of `engines` whose targets are discovered.
     `engine_histograms` false leaves out the engines' latency histograms.
     """
 
     slo_classes: tuple[SloClass, ...] = ()
     engines: tuple[EngineSource, ...] = ()
+    engine_groups: tuple[EngineGroup, ...] = ()
     gpus: tuple[GpuSource, ...] = ()
     gateways: tuple[GatewaySource, ...] = ()
     limits: Limits = field(default_factory=Limits)
@@ -59,11 +62,13 @@ def read_config(node: Node) -> Config:
     if node.value is None:
         raise node.error("is empty; give at least one engine or SLO class")
     members = node.mapping(optional=SECTIONS)
+    classes = members.get("slo_classes")
+    slo_classes = slo.read_classes(classes) if classes else ()
+    entries = tuple(map(read_engine, _list(members, "engines")))
     config = Config(
-        slo_classes=slo.read_classes(members["slo_classes"])
-        if "slo_classes" in members
-        else (),
-        engines=tuple(map(read_engine, _list(members, "engines"))),
+        slo_classes=slo_classes,
+        engines=tuple(e for e in entries if isinstance(e, EngineSource)),
+        engine_groups=tuple(e for e in entries if isinstance(e, EngineGroup)),
         gpus=tuple(map(read_gpu, _list(members, "gpus"))),
         gateways=tuple(map(read_gateway, _list(members, "gateways"))),
         limits=_read_limits(members.get("limits")),
@@ -71,8 +76,12 @@ def read_config(node: Node) -> Config:
         if "engine_histograms" in members
         else True,
     )
-    for section in ("engines", "gpus", "gateways"):
-        _refuse_twins(members.get(section), [s.name for s in getattr(config, section)])
+    for section, sources in (
+        ("engines", entries),
+        ("gpus", config.gpus),
+        ("gateways", config.gateways),
+    ):
+        _refuse_twins(members.get(section), [source.name for source in sources])
     return config
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from analyzer.config_discovery import DnsSd, FileSd, read_dns_sd, read_file_sd
 from analyzer.gateways.pattern import PatternError, compile_pattern
 from analyzer.strict import Node, shown
 
@@ -14,6 +15,8 @@ NAME = r"[a-zA-Z0-9][a-zA-Z0-9_.:-]{0,127}"
 NAME_TEXT = "a name of letters, digits and _ . : - (at most 128)"
 URL_TEXT = "a URL such as http://localhost:8000/metrics"
 ENGINES = ("auto", "vllm")
+# What an entry of engines may give to say where they are.
+ENGINE_PLACES = ("url", "file_sd", "dns")
 FORMATS = (
     "auto",
     "envoy",
@@ -89,7 +92,8 @@ class EngineSource:
     """One engine to scrape; durations in seconds, `max_body_bytes` in bytes.
 
     `aliases` maps other names of a model to the served one. `declared` holds knobs
-    that the engine's metrics never tell.
+    that the engine's metrics never tell. `labels` holds the pod and the node, as far
+    as discovery told them.
     """
 
     name: str
@@ -104,6 +108,23 @@ class EngineSource:
     tls: Tls = field(default_factory=Tls)
     credentials: Credentials = field(default_factory=Credentials)
     declared: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineGroup:
+    """An entry of `engines` that stands for any number of them.
+
+    Each has all that *template* says, but a name and a URL of its own.
+    """
+
+    template: EngineSource
+    found_by: FileSd | DnsSd
+
+    @property
+    def name(self) -> str:
+        """The name of the entry, with which the names of its targets begin."""
+        return self.template.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +170,12 @@ class GatewaySource:
     pattern: str = ""
 
 
-def read_engine(node: Node) -> EngineSource:
+def read_engine(node: Node) -> EngineSource | EngineGroup:
     """Returns one entry of `engines`. Raises ConfigError."""
     members = node.mapping(
-        required=("name", "url"),
+        required=("name",),
         optional=(
+            *ENGINE_PLACES,
             "engine",
             "interval",
             "timeout",
@@ -167,6 +189,8 @@ def read_engine(node: Node) -> EngineSource:
             "declared",
         ),
     )
+    if len([place for place in ENGINE_PLACES if place in members]) != 1:
+        raise node.error(f"needs exactly one of {', '.join(ENGINE_PLACES)}")
     given: dict[str, object] = {}
     for name, minimum in (
         ("interval", 0.2),
@@ -188,13 +212,18 @@ def read_engine(node: Node) -> EngineSource:
     if "declared" in members:
         knobs = members["declared"].mapping(optional=DECLARED)
         given["declared"] = {name: value.integer() for name, value in knobs.items()}
-    return EngineSource(
+    source = EngineSource(
         name=members["name"].text(pattern=NAME, what=NAME_TEXT),
-        url=_read_url(members["url"]),
+        url=_read_url(members["url"]) if "url" in members else "",
         tls=_read_tls(members.get("tls")),
         credentials=_read_credentials(members),
         **given,  # type: ignore[arg-type]
     )
+    if "file_sd" in members:
+        return EngineGroup(source, read_file_sd(members["file_sd"]))
+    if "dns" in members:
+        return EngineGroup(source, read_dns_sd(members["dns"]))
+    return source
 
 
 def read_gpu(node: Node) -> GpuSource:
@@ -313,17 +342,21 @@ def _read_field(name: str, node: Node) -> LogField:
 
 def _read_url(node: Node) -> str:
     text = node.text(what=URL_TEXT)
+    if not usable_url(text):
+        raise node.error(f"must be {URL_TEXT}, got {shown(node.value)}")
+    if "@" in urlsplit(text).netloc:
+        raise node.error("must not hold a password; use authorization or basic_auth")
+    return text
+
+
+def usable_url(text: str) -> bool:
+    """Whether *text* is the URL of a page, as far as can be told without asking."""
     try:
         parts = urlsplit(text)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-        usable = usable and parts.port != 0 and not re.search(r"[\s\x00-\x1f]", text)
+        return usable and parts.port != 0 and not re.search(r"[\s\x00-\x1f]", text)
     except ValueError:
-        usable = False
-    if not usable:
-        raise node.error(f"must be {URL_TEXT}, got {shown(node.value)}")
-    if "@" in parts.netloc:
-        raise node.error("must not hold a password; use authorization or basic_auth")
-    return text
+        return False
 
 
 def _read_tls(node: Node | None) -> Tls:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 OTHER = "other"
 
@@ -35,6 +35,10 @@ class LabelCap:
             return value
         self._dropped += 1
         return OTHER
+
+    def retain(self, values: Collection[str]) -> None:
+        """Frees the places of all but *values*, for what nobody shows any more."""
+        self._admitted.intersection_update(values)
 
     def reserve(self, reserved: Iterable[str], limit: int) -> None:
         """Takes over another configuration's names and limit; who is in stays in."""

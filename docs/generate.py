@@ -17,11 +17,14 @@ from analyzer.config import parse_config
 from analyzer.config_sources import FORMATS, GatewaySource
 from analyzer.engines.capabilities import CAPABILITIES
 from analyzer.gateways.detect import format_for
+from analyzer.gateways.record import LINE_PROBLEMS
 from analyzer.presets import PRESETS
+from analyzer.requests_total import EXCLUSIONS
 from analyzer.slo import CRITERIA, STAGES
 from analyzer.snapshot import Reset
 from analyzer.strict import format_duration
 from exporter.cli import main as exporter_main
+from exporter.tail_batch import LOST_REASONS
 
 WIDTH = 90
 
@@ -37,7 +40,19 @@ reason exist at 0 before the first event, and with `--storage.path` they go on w
 they were after a restart. Beside these there are the usual `process_*` metrics.
 
 Good events are published as counters, so rates, ratios and burn rates are PromQL's
-work over any window. The share that certainly met a criterion:
+work over any window. The share of good requests among those that can be judged, exact
+where a request log tells:
+
+```promql
+sum by (model, slo_class) (rate(goodput_good_requests_total[1h]))
+/
+sum by (model, slo_class) (
+  rate(goodput_good_requests_total[1h]) + rate(goodput_bad_requests_total[1h])
+)
+```
+
+Without a log the engine's metrics give bounds. The share that certainly met a
+criterion:
 
 ```promql
 sum by (model, slo_class, criterion) (
@@ -80,17 +95,23 @@ def _one_of(values: Iterable[str]) -> str:
 
 
 LABELS: Mapping[str, str] = {
-    "criterion": f"The latency condition: {_one_of(CRITERIA)}.",
+    "criterion": f"The latency condition: {_one_of(CRITERIA)}. Of misses also `error`, "
+    "the request failed, and `abort`, its client left after a threshold had passed.",
+    "entry": "The name of an entry of `engines`, which may stand for many targets.",
     "gateway": "The configured name of the request log.",
     "kind": "What the target is: `engine`.",
     "label": "The label whose limit of values was reached.",
     "model": "The served name of the model; aliases and adapters count under it. "
     "Names beyond the limit are `other`.",
+    "node": "The node that the target runs on, when discovery tells it.",
     "percentile": "The percentile of the configuration, such as `p95`.",
+    "pod": "The pod that the target runs in, when discovery tells it.",
     "python": "The version of Python.",
     "rank": "The data-parallel rank, `0` when there is one.",
     "reason": "Why, as the metric's help says. Of scrape failures: "
-    f"{_one_of(SCRAPE_FAILURES)}.",
+    f"{_one_of(SCRAPE_FAILURES)}. Of excluded requests: {_one_of(EXCLUSIONS)}. Of "
+    f"lines that gave no record: {_one_of(LINE_PROBLEMS)}. Of losses of a log: "
+    f"{_one_of(LOST_REASONS)}.",
     "reset": "How far a counter reset went: "
     f"{_one_of(reset.value for reset in Reset if reset is not Reset.NONE)}.",
     "slo_class": "The name of the SLO class.",
@@ -98,6 +119,7 @@ LABELS: Mapping[str, str] = {
     "stage": f"The part of the latency budget: {_one_of(STAGES)}.",
     "state": f"The engine's state: {_one_of(ENGINE_STATES)}.",
     "target": "The configured name of the source.",
+    "url": "The address of the target's page.",
     "version": "The version of the exporter.",
 }
 

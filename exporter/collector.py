@@ -45,6 +45,7 @@ class View:
     version: str
     logs: Sequence[LogView] = ()
     coverage: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+    discovered: Mapping[str, int] = field(default_factory=dict)
 
 
 def families(view: View) -> list[Family]:
@@ -103,6 +104,7 @@ def _counter_rows(view: View, name: str) -> Iterator[Row]:
 
 # Counters about the exporter rather than about one target.
 PROCESS_PREFIXES = (
+    "goodput_discovery_failures",
     "goodput_label_values_dropped",
     "goodput_state_write_failures",
     "goodput_sampler_missed_cycles",
@@ -227,6 +229,18 @@ def _successes(view: View) -> Iterator[Row]:
             yield (flow.source.name, KIND), flow.memory.last_success
 
 
+def _target_info(view: View) -> Iterator[Row]:
+    for flow in view.flows:
+        source = flow.source
+        pod, node = (source.labels.get(name, "") for name in ("pod", "node"))
+        yield (source.name, KIND, pod, node, source.url), 1.0
+
+
+def _discovered(view: View) -> Iterator[Row]:
+    for entry, targets in view.discovered.items():
+        yield (entry,), float(targets)
+
+
 def _state_written(view: View) -> Iterator[Row]:
     if view.state_ok is not None:
         yield (), float(view.state_ok)
@@ -259,6 +273,8 @@ GAUGES: Mapping[str, Callable[[View], Iterable[Row]]] = {
     "goodput_target_up": _up,
     "goodput_target_scrape_duration_seconds": _durations,
     "goodput_target_last_success_timestamp_seconds": _successes,
+    "goodput_target_info": _target_info,
+    "goodput_discovery_targets": _discovered,
     "goodput_config_last_reload_successful": lambda v: [((), float(v.reload_ok))],
     "goodput_config_last_reload_success_timestamp_seconds": lambda v: [
         ((), v.loaded_at)

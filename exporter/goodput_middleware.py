@@ -315,12 +315,15 @@ class _Events:
         """Returns the payloads of the events that *piece* completes."""
         if self._after_cr or b"\r" in piece:
             piece = self._without_cr(piece)
+        size = len(self._buffer) + len(piece)
         if piece.endswith(b"\n\n") and not self._buffer:
-            events = piece.split(b"\n\n")  # as servers send them
+            events = piece[:-2].split(b"\n\n")  # as servers send them
         else:
             events = self._completed(piece, last=last)
-        if any(len(event) > BUFFER_BYTES for event in (*events, self._buffer)):
-            raise TooLargeError
+        if size > BUFFER_BYTES:
+            longest = max(map(len, (*events, self._buffer)))
+            if longest > BUFFER_BYTES:
+                raise TooLargeError
         payloads = map(self._payload, events)
         return [payload for payload in payloads if payload is not None]
 

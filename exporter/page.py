@@ -5,14 +5,16 @@ Plain HTML with one inline style sheet. It loads nothing and runs no script.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from exporter import page_parts, page_slo
+from exporter import page_logs, page_parts, page_slo
+from exporter.log_state import LogState
+from exporter.page_logs import Log
 from exporter.page_slo import Judgement, Outcome
 from exporter.page_style import STYLE
 from exporter.page_target import Target, state_of, targets_of
-from exporter.page_text import NNBSP, Markup, count, date, join, name, tag
+from exporter.page_text import NNBSP, Markup, count, date, join, name, plural, tag
 
 PRODUCT = "llm-goodput"
 NAMED_ALONE = 3  # targets in the same trouble that get a line each
@@ -25,6 +27,7 @@ def render(
     version: str,
     at: float,
     refresh_seconds: int = 5,
+    logs: Iterable[LogState] = (),
     sources_unread: Sequence[str] = (),
     config_error: str = "",
     state_note: str = "",
@@ -33,12 +36,13 @@ def render(
 ) -> bytes:
     """Returns the page for a document with pictures, as of *at* (Unix seconds).
 
-    *sources_unread* names what is configured and not read, *config_error* says why
-    the last reload failed, *state_note* what is to be known of stored state. With
-    *refresh_seconds* 0 the page stays as it is; *switch_url* leads from a page that
-    refreshes to one that does not, and back.
+    *logs* says how the request logs fare, *sources_unread* names what is configured
+    and not read, *config_error* says why the last reload failed, *state_note* what is
+    to be known of stored state. With *refresh_seconds* 0 the page stays as it is;
+    *switch_url* leads from a page that refreshes to one that does not, and back.
     """
     targets = targets_of(document)
+    request_logs = page_logs.logs_of(document, logs)
     judgements = page_slo.judgements_of(document)
     head = tag(
         "head",
@@ -49,14 +53,15 @@ def render(
         else "",
         tag("meta", name="referrer", content="no-referrer"),
         tag("link", rel="icon", href="data:,"),
-        tag("title", f"{_title(targets, judgements)} · {PRODUCT}"),
+        tag("title", f"{_title(targets, request_logs, judgements)} · {PRODUCT}"),
         tag("style", Markup(STYLE)),
     )
     main = tag(
         "main",
         _notices(config_error, state_note, sources_unread),
-        _troubles(targets),
+        _troubles(targets, request_logs),
         page_slo.section(document, judgements),
+        page_logs.section(request_logs, at),
         page_parts.section(targets, at),
     )
     header = tag(
@@ -102,26 +107,33 @@ def _notices(
     return tag("section", *parts, class_="notices", aria_label="Notices")
 
 
-def _troubles(targets: Sequence[Target]) -> Markup:
-    """Returns the targets to look at, or one line that says that all is well."""
-    troubled = [target for target in targets if target.troubled]
-    if not targets:
+def _troubles(targets: Sequence[Target], logs: Sequence[Log]) -> Markup:
+    """Returns what to look at, or one line that says that all is well."""
+    if not targets and not logs:
         return Markup()
-    if not troubled:
-        return tag("ul", tag("li", _calm(targets)), class_="trouble")
-    groups: dict[Markup, list[Target]] = {}
-    for target in troubled:
-        groups.setdefault(state_of(target), []).append(target)
     items: list[Markup] = []
+    groups: dict[Markup, list[Target]] = {}
+    for target in targets:
+        if target.troubled:
+            groups.setdefault(state_of(target), []).append(target)
     for state, group in groups.items():
         if len(group) <= NAMED_ALONE:
             items += [_trouble(state, target) for target in group]
         else:
             items.append(_crowd(state, group))
-    fine = [target for target in targets if not target.troubled]
-    if fine:
-        items.append(tag("li", _calm(fine), class_="soft"))
-    return tag("ul", *items, class_="trouble", aria_label="Targets to look at")
+    items += [_log_trouble(log) for log in logs if log.troubled]
+    calm = _calm([t for t in targets if not t.troubled], logs)
+    if not items:
+        return tag("ul", tag("li", calm), class_="trouble")
+    if calm:
+        items.append(tag("li", calm, class_="soft"))
+    return tag("ul", *items, class_="trouble", aria_label="What to look at")
+
+
+def _log_trouble(log: Log) -> Markup:
+    link = tag("a", name(log.row["name"]), href=f"#{log.anchor}")
+    note = f" — {log.note}"
+    return tag("li", page_logs.condition(log), ": request log ", link, note)
 
 
 def _trouble(state: Markup, target: Target) -> Markup:
@@ -142,20 +154,31 @@ def _link(target: Target) -> Markup:
     return tag("a", name(target.row["target"]), href=f"#{target.anchor}")
 
 
-def _calm(targets: Sequence[Target]) -> str:
+def _calm(targets: Sequence[Target], logs: Sequence[Log]) -> str:
+    """Returns a line on what is not to be worried about, "" when there is nothing."""
     states: dict[str, int] = {}
     for target in targets:
         states[target.state] = states.get(target.state, 0) + 1
-    (first, number), *others = states.items()
-    said = [f"{count(number)} target{'s' * (number != 1)} {first}"]
-    said += [f"{count(number)} {state}" for state, number in others]
+    said = [f"{count(number)} {state}" for state, number in states.items()]
+    if said:
+        (state, number), *_ = states.items()
+        said[0] = f"{plural(number, 'target')} {state}"
+    conditions: dict[str, int] = {}
+    for log in logs:
+        if not log.troubled:
+            word = log.verdict[2]
+            conditions[word] = conditions.get(word, 0) + 1
+    said += [f"{plural(n, 'request log')} {word}" for word, n in conditions.items()]
     return ", ".join(said)
 
 
-def _title(targets: Sequence[Target], judgements: Sequence[Judgement]) -> str:
+def _title(
+    targets: Sequence[Target], logs: Sequence[Log], judgements: Sequence[Judgement]
+) -> str:
     """Returns the tab's title, the worst first."""
     parts = []
     troubled = sum(1 for target in targets if target.troubled)
+    troubled += sum(1 for log in logs if log.troubled)
     if troubled:
         parts.append(f"{count(troubled)} in trouble")
     missed = sum(1 for j in judgements if j.outcome is Outcome.MISSED)

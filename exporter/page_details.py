@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from exporter import page_verdict, svg
-from exporter.page_target import SIGNALS, Target, gauge, plural, state_of
+from exporter.page_target import SIGNALS, Target, gauge, state_of
 from exporter.page_text import (
     Markup,
     absent,
@@ -17,6 +17,7 @@ from exporter.page_text import (
     left_out,
     name,
     pairs,
+    plural,
     seconds,
     table,
     tag,

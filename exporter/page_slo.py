@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from exporter import svg
+from exporter import page_exact, svg
+from exporter.page_exact import exact
 from exporter.page_text import (
-    NNBSP,
     Markup,
     about,
     absent,
@@ -18,26 +18,27 @@ from exporter.page_text import (
     join,
     name,
     percent,
-    seconds,
     table,
     tag,
+    threshold,
 )
 
 Row = dict[str, Any]
 OPEN_CLASSES = 5
+NO_LOG = "The exact share needs a request log, and none is read."
 WHY_BOUNDS = (
-    "These are bounds, not goodput. The engine counts how many requests met each "
-    "criterion, not which ones, so two misses may be one bad request or two. The "
-    "exact share needs a request log, and none is read."
+    "The engine counts how many requests met each criterion, not which ones, so two "
+    "misses may be one bad request or two."
 )
 
 
 class Outcome(StrEnum):
-    """What the bounds say of the objective, the worst first."""
+    """What a share or its bounds say of the objective, the worst first."""
 
     MISSED = "Missed"
     UNCLEAR = "Cannot tell"
     NONE = "No request finished"
+    UNLOGGED = "No request logged"
     UNMEASURED = "Not measured yet"
     MET = "Met"
 
@@ -47,6 +48,7 @@ _GLYPHS = {
     Outcome.MISSED: ("✕", "bad"),
     Outcome.UNCLEAR: ("?", "warn"),
     Outcome.NONE: ("–", "soft"),
+    Outcome.UNLOGGED: ("–", "soft"),
     Outcome.UNMEASURED: ("–", "soft"),
 }
 
@@ -73,20 +75,29 @@ class Judgement:
 
 
 def judgements_of(document: Row) -> list[Judgement]:
-    """Returns every SLO row of a document, judged, the worst first."""
-    found = [judge(row, document["targets"]) for row in document["slo"]]
+    """Returns every SLO row that has an objective, judged, the worst first."""
+    found = [
+        judge(row, document["targets"])
+        for row in document["slo"]
+        if row["objective"] is not None
+    ]
     order = list(Outcome)
     return sorted(found, key=lambda judgement: order.index(judgement.outcome))
 
 
 def judge(row: Row, targets: Sequence[Row]) -> Judgement:
-    """Returns the outcome of an SLO row over the targets that serve its model."""
+    """Returns the outcome of an SLO row over the targets that serve its model.
+
+    A row that a request log tells stands whatever the targets do.
+    """
+    outcome, why = _outcome(row)
+    if exact(row):
+        return Judgement(row, outcome, why, 0, 0, None)
     serving = [target for target in targets if _serves(target, row)]
     unread = sum(
         1 for target in serving if target["stale"] or target["state"] == "down"
     )
     stamps = [t["last_success"] for t in serving if t["last_success"] is not None]
-    outcome, why = _outcome(row)
     if serving and unread == len(serving) and row["bounds"] is not None:
         outcome = Outcome.UNCLEAR
         why = "no target that serves it has answered since"
@@ -102,6 +113,8 @@ def _serves(target: Row, row: Row) -> bool:
 
 def _outcome(row: Row) -> tuple[Outcome, str]:
     if row["bounds"] is None:
+        if exact(row):
+            return Outcome.UNLOGGED, ""
         if not row["seconds"]:
             return Outcome.UNMEASURED, "it takes two scrapes"
         return Outcome.NONE, ""
@@ -110,31 +123,50 @@ def _outcome(row: Row) -> tuple[Outcome, str]:
         return Outcome.MET, ""
     if upper < row["objective"]:
         return Outcome.MISSED, ""
+    if exact(row):
+        return Outcome.UNCLEAR, "it depends on those that cannot be judged"
     return Outcome.UNCLEAR, "the bounds straddle the objective"
 
 
 def section(document: Row, judgements: Sequence[Judgement]) -> Markup:
     """Returns the part of the page about SLO classes."""
     parts = [tag("h2", "Service levels", id="slo")]
-    opened = len(judgements) <= OPEN_CLASSES
-    parts += [_class(judgement, opened=opened) for judgement in judgements]
-    if any(judgement.row["bounds"] for judgement in judgements):
-        parts.append(
-            tag(
-                "p",
-                "Bar: solid is certainly good, pale is possibly good, the upright line "
-                "is the objective. ",
-                WHY_BOUNDS,
-                class_="soft small",
-            )
-        )
-    parts += _unjudged(document["targets"])
+    shown = [judgement for judgement in judgements if _told(judgement.row)]
+    logged = any(source["source"] == "gateway" for source in document["sources"])
+    opened = len(shown) <= OPEN_CLASSES
+    parts += [_class(judgement, opened=opened, logged=logged) for judgement in shown]
+    parts += _legend([j.row for j in shown if j.row["bounds"]], logged=logged)
+    parts += page_exact.unseen([j.row for j in judgements if not _told(j.row)])
+    rows = document["slo"]
+    parts += [page_exact.classless(row) for row in rows if row["objective"] is None]
+    parts += _unjudged(document["targets"], {r["model"] for r in rows if exact(r)})
     if len(parts) == 1:
         parts.append(tag("p", "No model has been seen yet.", class_="soft"))
     return tag("section", *parts, aria_labelledby="slo")
 
 
-def _class(judgement: Judgement, *, opened: bool) -> Markup:
+def _told(row: Row) -> bool:
+    """Whether there is more to say than that no request was logged."""
+    return bool(row["total"] or row["excluded"] or not exact(row))
+
+
+def _legend(rows: Sequence[Row], *, logged: bool) -> list[Markup]:
+    """Returns what the bars mean, and what bounds are when there are some."""
+    if not rows:
+        return []
+    said = ["Bar: solid is certainly good, pale is possibly good, the upright line is "]
+    said.append("the objective. ")
+    bounded = sum(1 for row in rows if not exact(row))
+    if bounded == len(rows):
+        said.append(f"These are bounds, not goodput. {WHY_BOUNDS}")
+    elif bounded or any(row["engine_bounds"] for row in rows):
+        said.append(f"The engine's metrics give bounds, not goodput. {WHY_BOUNDS}")
+    if bounded and not logged:
+        said.append(f" {NO_LOG}")
+    return [tag("p", *said, class_="soft small")]
+
+
+def _class(judgement: Judgement, *, opened: bool, logged: bool) -> Markup:
     row = judgement.row
     parts = [tag("h3", headline(judgement))]
     if judgement.unread and not judgement.all_unread:
@@ -149,18 +181,45 @@ def _class(judgement: Judgement, *, opened: bool) -> Markup:
     if row["bounds"] is not None:
         lower, upper = row["bounds"]
         parts.append(svg.bar(lower, upper, row["objective"]))
+    if exact(row):
+        parts += _exact_details(judgement, opened=opened)
+    else:
+        parts += _bounds_details(judgement, opened=opened, logged=logged)
+    return tag("div", *parts, class_="slo")
+
+
+def _exact_details(judgement: Judgement, *, opened: bool) -> list[Markup]:
+    row = judgement.row
+    if not row["total"]:
+        return page_exact.left_out_part(row)
+    parts = page_exact.judged_part(row)
+    if judgement.outcome in (Outcome.MISSED, Outcome.UNCLEAR):
+        parts += page_exact.most_missed(row)
+    parts.append(_folded("Misses", page_exact.misses(row), opened=opened))
+    parts += page_exact.left_out_part(row)
+    parts += page_exact.engine_part(row)
+    if row["criteria"]:
+        parts.append(_folded("The engine's metrics", _criteria(row), opened=False))
+    return parts
+
+
+def _bounds_details(
+    judgement: Judgement, *, opened: bool, logged: bool
+) -> list[Markup]:
+    row = judgement.row
+    parts: list[Markup] = []
+    if logged and row["total"]:
+        said = "No request log has a request of it in this time: the engine's bounds."
+        parts.append(tag("p", said, class_="warn small"))
     if judgement.outcome in (Outcome.MISSED, Outcome.UNCLEAR):
         parts += _hardest(row)
     if row["criteria"]:
-        parts.append(
-            tag(
-                "details",
-                tag("summary", "Criteria"),
-                _criteria(row),
-                open="" if opened else None,
-            )
-        )
-    return tag("div", *parts, class_="slo")
+        parts.append(_folded("Criteria", _criteria(row), opened=opened))
+    return parts + (page_exact.left_out_part(row) if row["excluded"] else [])
+
+
+def _folded(title: str, body: Markup, *, opened: bool) -> Markup:
+    return tag("details", tag("summary", title), body, open="" if opened else None)
 
 
 def headline(judgement: Judgement) -> Markup:
@@ -183,8 +242,11 @@ def headline(judgement: Judgement) -> Markup:
             _title(row),
             ": ",
             _share(row),
-            f" of {count(row['total'], 1)} requests were good in ",
+            f" of {count(row['total'], 1)} ",
+            "request was" if row["total"] == 1 else "requests were",
+            " good in ",
             _period(judgement),
+            page_exact.since_unknown(row) if exact(row) else "",
             f"; objective {percent(row['objective'])}. ",
             verdict,
             why,
@@ -206,10 +268,10 @@ def _share(row: Row) -> str:
 
 
 def _period(judgement: Judgement) -> Markup:
-    length = about(judgement.row["seconds"])
     if judgement.all_unread:
+        length = about(judgement.row["seconds"])
         return join([f"the {length} until ", clock(judgement.read_at)])
-    return join([f"the last {length}"])
+    return join([page_exact.period(judgement.row)])
 
 
 def _hardest(row: Row) -> list[Markup]:
@@ -274,35 +336,24 @@ def _ratio(values: Row, key: str) -> str:
 
 
 def _threshold(values: Row) -> str:
-    text = _limit(values["threshold_seconds"])
-    if values["per_prompt_token_seconds"]:
-        text += f" + {_limit(values['per_prompt_token_seconds'])} per prompt token"
-    return text
+    return threshold(values["threshold_seconds"], values["per_prompt_token_seconds"])
 
 
-def _limit(value: float) -> str:
-    """Returns a configured duration with all its digits, unlike a measured one."""
-    if 1.0 <= value < 60.0:
-        return f"{value:.6g}{NNBSP}s"
-    if 1e-3 <= value < 1.0:
-        return f"{value * 1e3:.6g}{NNBSP}ms"
-    return seconds(value)
+def _unjudged(targets: Sequence[Row], logged: Collection[str]) -> list[Markup]:
+    """Returns a line a model whose metrics no class judges, with the reason.
 
-
-def _unjudged(targets: Sequence[Row]) -> list[Markup]:
-    """Returns a line a model that no class judges, with the reason."""
+    Of the models in *logged* a request log tells.
+    """
     found: dict[tuple[str, str], int] = {}
     for target in targets:
         for model in target["models"]:
             if model["class"] is None:
                 key = model["model"], model["class_reason"]
                 found[key] = found.get(key, 0) + 1
-    return [
-        tag(
-            "p",
-            tag("strong", name(model)),
-            f": not judged: {reason}",
-            f" ({number} targets)." if number > 1 else ".",
-        )
-        for (model, reason), number in sorted(found.items())
-    ]
+    lines = []
+    for (model, reason), number in sorted(found.items()):
+        by = " by the engine's metrics" if model in logged else ""
+        many = f" ({number} targets)." if number > 1 else "."
+        title = tag("strong", name(model))
+        lines.append(tag("p", title, f": not judged{by}: {reason}", many))
+    return lines

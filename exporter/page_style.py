@@ -59,7 +59,7 @@ summary{cursor:pointer;color:var(--soft);font-size:.875rem}
 .target>div{scroll-margin-top:4rem;padding:.25rem 0 1.5rem}
 .facts{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1.25rem;
 margin:.5rem 0;font-size:.875rem}
-.facts dt{color:var(--soft)}.facts dd{margin:0}
+.facts dt{color:var(--soft)}.facts dd{margin:0}.facts dd div+div{margin-top:.2rem}
 .verdict{margin:.75rem 0}.verdict p{max-width:60rem}
 .ranks th,.ranks td{vertical-align:middle}.ranks td{width:26%}.ranks .peak{width:8rem}
 .gauge{display:flex;align-items:center;gap:.75rem}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exporter import page_verdict
-from exporter.page_text import Markup, count, percent, tag
+from exporter.page_text import Markup, count, percent, plural, tag
 
 Row = dict[str, Any]
 
@@ -98,7 +98,7 @@ class Target:
 
 def targets_of(document: Row) -> list[Target]:
     """Returns the targets of a document, those that need attention first."""
-    sources = {source["name"]: source for source in document["sources"]}
+    sources = {s["name"]: s for s in document["sources"] if s["source"] == "engine"}
     windows: dict[str, list[Row]] = {}
     for window in document["windows"]:
         windows.setdefault(window["target"], []).append(window)
@@ -126,8 +126,3 @@ def state_of(target: Target) -> Markup:
 def gauge(signal: str, value: float) -> str:
     """Returns a gauge's value as text."""
     return percent(value) if signal == "kv_cache_usage" else count(value, 1)
-
-
-def plural(number: float, what: str) -> str:
-    """Returns a number of things: 1 gap, 2 gaps."""
-    return f"{count(number)} {what}{'s' * (number != 1)}"

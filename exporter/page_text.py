@@ -192,6 +192,43 @@ def seconds(value: float) -> str:
     return f"{whole}{NNBSP}s"
 
 
+def duration(value: float) -> str:
+    """Returns a configured duration with all its digits, unlike a measured one."""
+    if 1.0 <= value < 60.0:
+        return f"{value:.6g}{NNBSP}s"
+    if 1e-3 <= value < 1.0:
+        return f"{value * 1e3:.6g}{NNBSP}ms"
+    return seconds(value)
+
+
+def threshold(value: float, per_prompt_token: float) -> str:
+    """Returns a criterion's threshold, with the part that grows with the prompt."""
+    text = duration(value)
+    if per_prompt_token:
+        text += f" + {duration(per_prompt_token)} per prompt token"
+    return text
+
+
+def plural(number: float, what: str) -> str:
+    """Returns a number of things: 1 gap, 2 gaps."""
+    return f"{count(number)} {what}{'s' * (number != 1)}"
+
+
+def series(words: Sequence[str], last: str = "and") -> str:
+    """Returns words as a list in a sentence: a, b and c."""
+    head, tail = ", ".join(words[:-1]), words[-1] if words else ""
+    return f"{head} {last} {tail}" if head else tail
+
+
+def size(value: float) -> str:
+    """Returns a number of bytes: 0 B, 999 B, 1.2 kB, 3.4 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 999.5 or unit == "GB":
+            break
+        value /= 1000
+    return f"{float(f'{value:.3g}'):g}{NNBSP}{unit}"
+
+
 def about(value: float) -> str:
     """Returns a duration in whole minutes when it is within 5 % of them."""
     minutes = round(value / 60)

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 
 from analyzer.config import Config
 from analyzer.config_sources import GatewaySource
+from analyzer.gateways.detect import AUTO
 from analyzer.logflow import LogFlow
 from analyzer.requests_total import RequestTotals
 from exporter.datagram import SourceError
+from exporter.log_state import LogState
 from exporter.tail_batch import LineSource, Stats
 from exporter.tail_position import Position
 
@@ -133,6 +135,24 @@ class RequestLog:
         """Returns what stands in the way of reading, in sentences."""
         found = [f"{path}: {what}" for path, what in self.stats.problems.items()]
         return found + [p for p in (self._open_error, self.flow.problem) if p]
+
+    def state(self) -> LogState:
+        """Returns how it fares, for the status page."""
+        flow, source = self.flow, self.flow.source
+        wanted = {criterion for c in flow.classes for criterion in c.good}
+        told = flow.format.criteria if flow.format else wanted
+        return LogState(
+            self.name,
+            place=source.path or source.socket or source.syslog,
+            detected=source.format == AUTO,
+            undecided=flow.undecided,
+            never=tuple(sorted(wanted - told)),
+            blind=flow.format.blind if flow.format else (),
+            counts=source.counts,
+            lag_bytes=self.stats.lag_bytes,
+            lost=dict(self.memory.lost),
+            problems=tuple(self.problems()),
+        )
 
     def close(self) -> None:
         """Lets go of files, sockets and threads."""

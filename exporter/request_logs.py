@@ -12,6 +12,7 @@ from analyzer.labels import LabelCap
 from analyzer.logflow import LogFlow
 from analyzer.requests_total import RequestTotals
 from exporter.datagram import DatagramSource
+from exporter.log_state import LogState
 from exporter.request_log import LogMemory, RequestLog
 from exporter.request_rows import LogView
 from exporter.syslog import SyslogSource
@@ -107,6 +108,10 @@ class RequestLogs:
             LogView(name, log.memory.totals, log.memory.lost, log.stats.lag_bytes)
             for name, log in self._logs.items()
         ]
+
+    def states(self) -> list[LogState]:
+        """Returns how every log fares, for the status page."""
+        return [log.state() for log in self.all()]
 
     def close(self) -> None:
         """Closes every log."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 from prometheus_client.exposition import choose_encoder
 
+from analyzer.catalogue import DISCOVERY_FAILURES
 from analyzer.config import Config
 from analyzer.config_sources import EngineSource
 from analyzer.document import document
@@ -19,6 +20,7 @@ from analyzer.labels import LabelCap
 from analyzer.strict import ConfigError
 from exporter import page
 from exporter.collector import Families, View, families
+from exporter.discovery import Discovery
 from exporter.request_log import POLL_SECONDS
 from exporter.request_logs import RequestLogs, coverage
 from exporter.sampler import Sampler
@@ -43,6 +45,7 @@ class Options:
     load: Callable[[], Config]
     version: str
     telemetry_path: str = "/metrics"
+    retired_seconds: float = RETIRED_SECONDS
 
 
 class Exporter:
@@ -63,7 +66,7 @@ class Exporter:
         self._options = options
         self._store = store
         self._config = options.load()
-        self._loaded_at = time.time()
+        self._started_at = self._loaded_at = time.time()
         self._reload_error = ""
         self._state_error = ""
         state = State()
@@ -80,11 +83,13 @@ class Exporter:
         self._targets: dict[str, Target] = {}
         self._cap = LabelCap(self._config.limits.models, _named_models(self._config))
         self._sampler = Sampler()
+        self._discovery = Discovery(self._on_discovery)
         self._logs = RequestLogs(self._lock, self._cap, self._aliases, state.logs)
         for name in ("state_write_failures", "sampler_missed_cycles"):
             self._process.add(f"goodput_{name}_total", (), 0.0)
         self._process.add("goodput_label_values_dropped_total", ("model",), 0.0)
         self._apply(self._config)
+        self._discovery.configure(self._config.engine_groups)
 
     @property
     def config(self) -> Config:
@@ -92,7 +97,8 @@ class Exporter:
         return self._config
 
     def start(self) -> None:
-        """Starts sampling."""
+        """Starts discovery, and sampling what it found."""
+        self._discovery.start()
         self._sampler.every(POLL_SECONDS, self._poll_logs)
         self._sampler.start()
 
@@ -100,19 +106,42 @@ class Exporter:
         self._logs.poll(seconds=POLL_SECONDS)
 
     def _apply(self, config: Config) -> None:
-        """Brings the targets in line with *config*."""
-        now = time.time()
-        wanted = {source.name: source for source in config.engines}
+        """Takes over *config*, and with it the targets that it names."""
         with self._lock:
             self._config = config
             self._cap.reserve(_named_models(config), config.limits.models)
-            for name, target in self._targets.items():
-                if name not in wanted and target.retired_at is None:
-                    target.retired_at = now
-                    self._sampler.forget(name)
-            for source in wanted.values():
-                self._adopt(source, config, now)
+            self._expect_failures()
+            self._follow_targets()
             self._logs.apply(config)
+
+    def _on_discovery(self) -> None:
+        with self._lock:
+            self._follow_targets()
+
+    def _follow_targets(self) -> None:
+        """Brings the targets in line with the configuration and with discovery."""
+        now = time.time()
+        config = self._config
+        sources = (*config.engines, *self._discovery.sources)
+        wanted = {source.name for source in sources}
+        for name, target in self._targets.items():
+            if name not in wanted and target.retired_at is None:
+                target.retire(now)
+                self._sampler.forget(name)
+        for source in sources:
+            self._adopt(source, config, now)
+        self._drop_retired()
+
+    def _expect_failures(self) -> None:
+        """Makes rows at 0 for the configured entries, and ends those of others."""
+        name = "goodput_discovery_failures_total"
+        entries = {group.name for group in self._config.engine_groups}
+        rows = self._process.counters.get(name, {})
+        for labels in [labels for labels in rows if labels[0] not in entries]:
+            del rows[labels]
+        for entry in entries:
+            for reason in DISCOVERY_FAILURES:
+                self._process.add(name, (entry, reason), 0.0)
 
     def _adopt(self, source: EngineSource, config: Config, now: float) -> None:
         target = self._targets.get(source.name)
@@ -126,7 +155,6 @@ class Exporter:
             )
             target = self._targets[source.name] = Target(flow, self._lock)
         else:
-            target.retired_at = None
             target.configure(source, config, at=now)
         self._sampler.watch(target)
 
@@ -141,9 +169,10 @@ class Exporter:
             )
             return False, f"{error}\n"
         self._apply(config)
+        self._discovery.configure(config.engine_groups)
         self._reload_error = ""
         self._loaded_at = time.time()
-        logger.info("configuration reloaded engines=%d", len(config.engines))
+        logger.info("configuration reloaded targets=%d", len(self._targets))
         return True, "reloaded\n"
 
     def metrics(self, deadline: float | None, accept: str) -> tuple[str, bytes]:
@@ -197,14 +226,49 @@ class Exporter:
         self._process.add(
             "goodput_label_values_dropped_total", ("model",), float(dropped)
         )
+        entries = {group.name for group in self._config.engine_groups}
+        for (entry, reason), times in self._discovery.take_failures().items():
+            if entry in entries:
+                labels = (entry, reason)
+                self._process.add("goodput_discovery_failures_total", labels, times)
 
     def _drop_retired(self) -> None:
-        now = time.time()
-        for name, target in list(self._targets.items()):
-            gone = target.retired_at
-            if gone is not None and now - gone > RETIRED_SECONDS:
-                del self._targets[name]
-                target.close()
+        """Forgets what went a staleness period ago, and what never came back.
+
+        That is what the state on disk holds and no entry has named since the start.
+        An entry that could not be read yet may still name it.
+        """
+        before = time.time() - self._options.retired_seconds
+        gone = [
+            name
+            for name, target in self._targets.items()
+            if target.retired_at is not None and target.retired_at < before
+        ]
+        for name in gone:
+            del self._targets[name]
+        lost: list[str] = []
+        if self._started_at < before:
+            pending = self._discovery.pending
+            lost = [n for n in self._memories if n.partition("/")[0] not in pending]
+        for name in lost:
+            del self._memories[name]
+        if gone or lost:
+            self._cap.retain(self._models())
+
+    def _models(self) -> set[str]:
+        """Returns the models of which something is kept."""
+        models = {
+            labels[0]
+            for memory in self._state().targets.values()
+            for name, rows in memory.ledger.counters.items()
+            if name.startswith("goodput_engine_")
+            for labels in rows
+        }
+        for log in self._logs.memories().values():
+            models.update(model for model, _ in log.totals.rows)
+        for target in self._targets.values():
+            models.update(model for model, _ in target.flow.ranks())
+        return models
 
     def _aliases(self) -> dict[str, str]:
         """Returns which other names mean which served model, at any engine."""
@@ -231,6 +295,7 @@ class Exporter:
             version=self._options.version,
             logs=self._logs.views(),
             coverage=coverage(self._logs.all(), flows, now),
+            discovered=self._discovery.counts,
         )
 
     def status(self) -> bytes:
@@ -256,12 +321,14 @@ class Exporter:
                 seconds=STATUS_SECONDS,
                 pictures=True,
             )
+            logs = self._logs.states()
             config = self._config
         note = self._state_error or (MEMORY_ONLY if self._store is None else "")
         return page.render(
             found,
             version=view.version,
             at=view.at,
+            logs=logs,
             telemetry_path=self._options.telemetry_path,
             sources_unread=unread_sources(config),
             config_error=self._reload_error or self._web_config_error(),
@@ -280,6 +347,7 @@ class Exporter:
 
     def close(self) -> None:
         """Stops sampling and writes the totals."""
+        self._discovery.close()
         self._sampler.close()
         with self._publishing:
             if self._store is not None:
@@ -307,6 +375,7 @@ def _named_models(config: Config) -> set[str]:
         for model in slo_class.match.models
         if not any(c in model for c in "*?[")
     }
-    for engine in config.engines:
+    groups = (group.template for group in config.engine_groups)
+    for engine in (*config.engines, *groups):
         named.update(engine.aliases.values())
     return named

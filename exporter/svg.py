@@ -117,10 +117,10 @@ def _path(stretch: Sequence[tuple[float, float]], top: float) -> str:
 
 def bar(lower: float, upper: float, objective: float) -> Markup:
     """Returns attainment from 0 to 100 %: certain, possible, and the objective."""
-    label = (
-        f"certainly good {percent(lower)}, possibly good {percent(upper)}, "
-        f"objective {percent(objective)}"
-    )
+    good = f"certainly good {percent(lower)}, possibly good {percent(upper)}"
+    if lower == upper:
+        good = f"good {percent(lower)}"
+    label = f"{good}, objective {percent(objective)}"
     mark = f"{100 * objective:.3f}%"
     text_end = "end" if objective > 0.5 else "start"
     return tag(

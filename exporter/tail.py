@@ -187,8 +187,8 @@ class Tail:
     def _open_files(self) -> int:
         return sum(log.open_files for log in self._logs.values())
 
-    def _room(self) -> bool:
-        return self._open_files() < self._max_files
+    def _room(self, uncounted: int) -> bool:
+        return self._open_files() + uncounted < self._max_files
 
     def _stats(self, tally: Tally) -> Stats:
         return Stats(

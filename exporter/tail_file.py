@@ -38,7 +38,7 @@ class LogFile:
         self._splitter = LineSplitter(max_line_bytes)
         self._head = b""
         self._anchor = b""
-        self._passed = 0  # of an archive: bytes before the offset that were skipped
+        self._behind = 0  # of an archive: bytes before the offset not yet passed
         self.path = os.fsdecode(place.path)
         self.identity: Identity = (place.device, place.inode)
         self.offset = place.offset
@@ -46,6 +46,7 @@ class LogFile:
         self.mtime_ns = place.mtime_ns
         self.ended = False
         self.truncated = False
+        self.torn = False  # truncated, and only half of a line was not read
         self.grown_at = 0.0
         self._moved = False  # whether the position is another than `_place`
 
@@ -60,6 +61,7 @@ class LogFile:
             *handle.identity,
             offset=found.st_size if at_end else handle.data_start(),
             size=found.st_size,
+            mtime_ns=found.st_mtime_ns,
         )
         file = cls(place, max_line_bytes=max_line_bytes)
         file.attach(handle, now)
@@ -83,7 +85,7 @@ class LogFile:
     @property
     def untouched(self) -> bool:
         """Whether it held nothing at the last look."""
-        return self.offset == 0 and not self.known and not self._splitter.rest
+        return self.size == 0 and self.offset == 0 and not self.known
 
     @property
     def lag(self) -> int:
@@ -115,7 +117,7 @@ class LogFile:
         self._moved = False
         path = os.fsencode(self.path)
         device, inode = self.identity
-        if self.archive and self._passed < self.offset:
+        if self._behind:
             self._place = replace(self._place, path=path, device=device, inode=inode)
         else:
             self._place = FilePosition(
@@ -162,11 +164,12 @@ class LogFile:
         self._splitter = LineSplitter(self._max, skipping=place.skipping or inside)
         self._head = head
         self._anchor = anchor
-        self._passed = 0
+        self._behind = place.offset if handle.archive else 0
         self.size = handle.length()
         self.grown_at = now
         self.ended = False
         self.truncated = False
+        self.torn = False
         self._moved = True
         if handle.archive:
             self.mtime_ns = handle.stat().st_mtime_ns
@@ -223,15 +226,15 @@ class LogFile:
         return True
 
     def _read_archive(self, handle: Handle, limit: int, now: float) -> Chunk:
-        if self._passed < self.offset:
-            size = min(limit, self.offset - self._passed)
-            data = handle.read_at(self._passed, size)
-            self._passed += len(data)
+        if self._behind:
+            size = min(limit, self._behind)
+            data = handle.read_at(self.offset - self._behind, size)
+            self._behind -= len(data)
             self._moved = True
             self._anchor = (self._anchor + data)[-ANCHOR_BYTES:]
             anchor = self._place.anchor
             seen = self._anchor[-anchor.length :] if anchor.length else b""
-            if not data or (self._passed == self.offset and not anchor.matches(seen)):
+            if not data or (not self._behind and not anchor.matches(seen)):
                 raise Truncated
             return Chunk([], len(data))
         data = handle.read_at(self.offset + len(self._splitter.rest), limit)

@@ -9,7 +9,14 @@ from dataclasses import replace
 from analyzer.gateways.framing import Framing, FramingState, Unframed, Unframer
 from exporter.tail_batch import Tally
 from exporter.tail_file import LogFile, Truncated
-from exporter.tail_find import Newer, find_again, look, newer_than, not_of, written_since
+from exporter.tail_find import (
+    Newer,
+    find_again,
+    look,
+    newer_than,
+    not_of,
+    written_since,
+)
 from exporter.tail_handle import UNREADABLE, ArchiveError, Handle
 from exporter.tail_open import Rules, closed, open_all, opened, regular
 from exporter.tail_position import LogPosition
@@ -81,6 +88,8 @@ class Log:
 
     def _begun(self, entry: Entry, now: float, *, at_end: bool) -> LogFile:
         at_end = at_end or not entry.live
+        if not self._rules.room(self.open_files):
+            return closed(entry, self._rules, at_end=at_end)
         try:
             return opened(Handle(entry.path), self._rules, now, at_end=at_end)
         except OSError as error:
@@ -109,7 +118,6 @@ class Log:
             # It was empty. Now it has its first lines, or had some that were copied
             # and truncated since: then the copies stand beside.
             newest.close()
-            self.files.remove(newest)
             tally.truncations += max(0, self._extend(now, tally) - 1)
         elif not (same and all(file.is_open for file in self.files)):
             first = not self.files
@@ -126,13 +134,15 @@ class Log:
         """
         for file in self.files:
             file.learn()
-        while self.files and not self.files[-1].is_open and self.files[-1].untouched:
-            del self.files[-1]  # another file may have its inode now
+        # An empty file cannot be known again: its inode may be another's now. What it
+        # holds by now is found as a new file, where it stands in the order.
+        empty = [file for file in self.files if not file.is_open and file.untouched]
+        self.files = [file for file in self.files if file not in empty]
         base = self._base if self.gone else os.path.realpath(self.path)
         for _ in range(LOOKS):
             entries = look(base, self._base, self._since_ns)
             missing = self._reopen(entries, now)
-            newer = self._newer(entries, missing)
+            newer = self._newer(entries, missing, empty)
             fresh = open_all(newer.entries, self._rules, now)
             again = look(base, self._base, self._since_ns)
             if fresh is not None and same_files(entries, again):
@@ -150,13 +160,30 @@ class Log:
         self.files += fresh
         return len(fresh)
 
-    def _newer(self, entries: Sequence[Entry], missing: Sequence[LogFile]) -> Newer:
+    def _newer(
+        self,
+        entries: Sequence[Entry],
+        missing: Sequence[LogFile],
+        empty: Sequence[LogFile],
+    ) -> Newer:
         held = [file for file in self.files if file not in missing]
-        if not held:
-            since_ns = max((file.mtime_ns for file in missing), default=self._since_ns)
+        if held:
+            found = newer_than(held[-1], entries)
+            return replace(found, entries=not_of(held, found.entries, entries))
+        if missing:
+            since_ns = max(file.mtime_ns for file in missing)
             return Newer(written_since(since_ns, entries))
-        found = newer_than(held[-1], entries)
-        return replace(found, entries=not_of(held, found.entries, entries))
+        if empty:
+            still = {file.identity for file in empty}
+            since = written_since(empty[0].mtime_ns + 1, entries)
+            return Newer(
+                tuple(
+                    entry
+                    for entry in entries
+                    if entry in since or (entry.identity in still and not entry.size)
+                )
+            )
+        return Newer(written_since(self._since_ns, entries))
 
     def _reopen(self, entries: Sequence[Entry], now: float) -> list[LogFile]:
         """Opens closed files where they are now; returns those that are nowhere."""
@@ -164,7 +191,7 @@ class Log:
         for file in self.files:
             if file.is_open:
                 continue
-            if not self._rules.room():
+            if not self._rules.room(0):
                 self.problem = "too many open files"
                 continue
             taken = {other.identity for other in self.files if other.is_open}
@@ -188,7 +215,7 @@ class Log:
         if file.path.endswith(UNREADABLE):
             tally.lost["unknown_archive"] += 1
         elif file.truncated:
-            tally.lost["truncated"] += bool(file.lag)
+            tally.lost["torn_line" if file.torn else "truncated"] += bool(file.lag)
         elif file.lag or (file.known and not superseded):
             tally.lost["file_gone"] += 1
 
@@ -216,14 +243,15 @@ class Log:
 
     def _truncated(self, file: LogFile, now: float, tally: Tally) -> None:
         """Goes on with the copy of a truncated file, then with what it holds now."""
-        archive, torn = file.archive, file.has_rest
+        archive = file.archive
+        file.torn = file.has_rest and not file.lag
         file.close()
-        self._extend(now, tally)
         if archive:  # its head was ours, but not what follows
+            self.files.remove(file)
+            tally.lost["file_gone"] += 1
             return
+        self._extend(now, tally)
         tally.truncations += 1
-        if torn and file not in self.files and not file.lag:
-            tally.lost["torn_line"] += 1
 
     def retire(self, now: float, tally: Tally) -> list[bytes]:
         """Closes files that nobody writes to any more; returns their last messages.
@@ -231,11 +259,14 @@ class Log:
         Call it after all was read.
         """
         messages: list[bytes] = []
-        for file in self.files[:-1]:
+        # In order, so that none between two that are held was forgotten already.
+        for file in [file for file in self.files[:-1] if file.is_open]:
             newer = self.files[self.files.index(file) + 1 :]
             replaced = any(other.size > 0 for other in newer)
-            if file.ended or (replaced and file.quiet_since(now - self._rules.grace)):
-                messages += self._finish(file, tally)
+            quiet = file.quiet_since(now - self._rules.grace)
+            if not (replaced and (file.ended or quiet)):
+                break
+            messages += self._finish(file, tally)
         newest = self.files[-1] if self.files else None
         if (
             self.gone

@@ -19,13 +19,14 @@ from exporter.tail_rotation import Entry
 class Rules:
     """What all logs of a reader share; `grace` in seconds.
 
-    `room` says whether one more file may be open.
+    `room` says whether one more file may be open, besides so many that are not
+    counted yet.
     """
 
     framing: Framing
     max_line_bytes: int
     grace: float
-    room: Callable[[], bool]
+    room: Callable[[int], bool]
 
 
 def regular(path: str) -> os.stat_result:
@@ -79,7 +80,7 @@ def open_all(
             continue
         if handle.identity != entry.identity:
             break
-        if not rules.room():
+        if not rules.room(sum(file.is_open for file in files[:-1])):
             files[-1].close()
     else:
         return files

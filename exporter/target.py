@@ -43,15 +43,25 @@ class Target:
         """The target's name in the configuration."""
         return self.flow.source.name
 
+    def retire(self, at: float) -> None:
+        """Lets go of the connection; `configure` takes the target into service again.
+
+        *at* (Unix seconds) is when it went.
+        """
+        self.retired_at = at
+        self._fetcher.close()
+
     def configure(self, source: EngineSource, config: Config, *, at: float) -> None:
         """Takes over a reloaded configuration."""
-        changed = source != self.flow.source
+        changed = source != self.flow.source or self.retired_at is not None
+        self.retired_at = None
         with self._lock:
             self.flow.configure(source, config, at=at)
         if changed:
             with self._flight:
                 fetcher, self._fetcher = self._fetcher, _fetcher(source)
                 self._models_at = None
+                self._sampled_at = None  # of another address, perhaps
             fetcher.close()
 
     def fresh(self) -> bool:
@@ -92,6 +102,8 @@ class Target:
             page = fetcher.get(source.url, timeout=source.timeout)
         except ScrapeError as error:
             with self._lock:
+                if self.flow.source.url != source.url:
+                    return  # it moved meanwhile, and this tells nothing of it
                 self.flow.fail(
                     error.reason,
                     at,
@@ -101,6 +113,8 @@ class Target:
             self._log(f"{error.reason}: {error.detail}")
             return
         with self._lock:
+            if self.flow.source.url != source.url:
+                return
             grown = self.flow.observe(page.text, at, seconds=page.seconds, tick=tick)
             attempt = self.flow.attempt
         if grown is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import closing
 from pathlib import Path
@@ -140,6 +141,11 @@ class GeneratingServer:
     def url(self) -> str:
         """The address of the chat route."""
         return f"http://127.0.0.1:{self.port}/v1/chat/completions"
+
+    def processor_time(self) -> float:
+        """Returns the seconds that the server's thread has computed."""
+        assert self._thread.ident is not None
+        return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
 
     def connect(self) -> socket.socket:
         """Returns a connection on which a request was sent."""

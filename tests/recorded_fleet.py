@@ -7,11 +7,11 @@ little, so that what a test measures is the exporter.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -92,13 +92,14 @@ async def _serve(episode: str, count: int) -> None:
     pages = [_answer(s.text.encode()) for s in scrapes if s.text is not None]
     loop = asyncio.get_running_loop()
     ports = []
-    for number in itertools.islice(itertools.count(), count):
+    for number in range(count):
         begin = time.monotonic() - number * len(pages) / count
         server = await loop.create_server(
-            lambda begin=begin: _Engine(pages, begin), "127.0.0.1", 0
+            partial(_Engine, pages, begin), "127.0.0.1", 0
         )
         ports.append(server.sockets[0].getsockname()[1])
-    print(json.dumps(ports), flush=True)
+    sys.stdout.write(json.dumps(ports) + "\n")
+    sys.stdout.flush()
     await asyncio.Event().wait()
 
 

@@ -13,8 +13,13 @@ from episodes import DIRECTORY
 from analyzer.config import parse_config
 from analyzer.document import document
 from analyzer.flow import EngineFlow
+from analyzer.gateways.envoy import envoy
+from analyzer.gateways.record import RequestRecord
+from analyzer.logflow import LogFlow
+from analyzer.sources.log_file import log_path, read_lines
 from analyzer.sources.recording import Scrape, read_scrapes
 from exporter import page
+from exporter.log_state import LogState
 
 EVERY = 5  # one scrape of five is read: they are a second apart
 MODEL = "demo-small"
@@ -25,12 +30,19 @@ slo_classes:
       good: {{ttft: {ttft}, tpot: 50ms, e2e: 10s}}}}
 engines: [{{name: {name}, url: "http://vllm.example:8000/metrics"}}]
 """
+LOG_CONFIG = """
+slo_classes:
+  - {{name: interactive, match: {{{match}}}, objective: {objective},
+      good: {{ttft: {ttft}, tpot: 50ms, e2e: 10s}}}}
+gateways: [{{name: {name}, path: /var/log/envoy.log{more}}}]
+"""
 
 
 class Options(TypedDict, total=False):
     """What a page may be told beside its document."""
 
     refresh_seconds: int
+    logs: Sequence[LogState]
     sources_unread: Sequence[str]
     config_error: str
     state_note: str
@@ -123,9 +135,58 @@ def replayed(
     return flow, feed(flow, found)
 
 
-def rendered(flows: list[EngineFlow], at: float, **given: Unpack[Options]) -> Page:
+@cache
+def log_lines(episode: str) -> tuple[tuple[float, bytes], ...]:
+    """Returns the lines of an episode's request log, each with its request's end."""
+    path = log_path(DIRECTORY / episode)
+    assert path is not None
+    parse = envoy().parse
+    found = []
+    for line in read_lines(path):
+        record = parse(line)
+        assert isinstance(record, RequestRecord)
+        assert record.start is not None
+        found.append((record.start + (record.e2e or 0.0), line))
+    return tuple(sorted(found))
+
+
+def make_log(name: str = "edge", **given: str) -> LogFlow:
+    """Returns the flow of a request log that has read nothing."""
+    values = {"match": "", "objective": "0.95", "ttft": "1s", "more": "", **given}
+    config = parse_config(LOG_CONFIG.format(name=name, **values))
+    return LogFlow(config.gateways[0], config)
+
+
+def logged(
+    episode: str, *, since: float, at: float, every: float = 5.0, **given: str
+) -> LogFlow:
+    """Returns the log of an episode, read live from *since* to *at*."""
+    flow = make_log(**given)
+    flow.mark(since)
+    moment = since
+    while moment < at:
+        before, moment = moment, min(moment + every, at)
+        lines = [line for end, line in log_lines(episode) if before < end <= moment]
+        flow.take(lines, moment)
+        flow.mark(moment)
+    return flow
+
+
+def both(episode: str, *, objective: str = "0.95") -> tuple[EngineFlow, LogFlow, float]:
+    """Returns the engine and the request log of an episode, read together."""
+    flow, at = replayed(episode, objective=objective)
+    since = scrapes(episode)[0].at
+    return flow, logged(episode, since=since, at=at, objective=objective), at
+
+
+def rendered(
+    flows: list[EngineFlow],
+    at: float,
+    log_flows: Sequence[LogFlow] = (),
+    **given: Unpack[Options],
+) -> Page:
     """Returns the parsed page of these flows."""
-    found = document(flows, at, seconds=300, pictures=True)
+    found = document(flows, at, logs=log_flows, seconds=300, pictures=True)
     return Page(page.render(found, version="1.2.3", at=at, **given))
 
 

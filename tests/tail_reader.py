@@ -6,7 +6,6 @@ STATE-stop is there and all was read. Totals and position are replaced in one st
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -75,7 +74,7 @@ def main(pattern: str, state: Path, seconds: float, limit: int) -> None:
         )
         new = Path(f"{state}-new")
         new.write_bytes(msgspec.msgpack.encode(totals))
-        os.replace(new, state)
+        new.replace(state)
         if last and not batch.more:
             return
         if not batch.more:

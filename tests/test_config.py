@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzer.config import Config, Limits, load_config, read_config
+from analyzer.config_discovery import DnsSd, FileSd
 from analyzer.config_sources import (
     Credentials,
+    EngineGroup,
     EngineSource,
     GatewaySource,
     GpuSource,
@@ -188,6 +190,45 @@ def test_an_address_is_all_that_an_engine_needs() -> None:
     assert (engine.startup_grace, engine.stall_grace) == (600.0, 30.0)
     assert config.engine_histograms
     assert config.limits == Limits(models=20, label_values=20)
+
+
+def test_an_entry_may_stand_for_many_engines() -> None:
+    """Files are relative to the configuration's folder; the rest has defaults."""
+    folder = FIXTURES / "valid"
+    config = load_config(folder / "discovery.yml")
+    assert config == Config(
+        engines=(EngineSource("one", "http://localhost:8000/metrics"),),
+        engine_groups=(
+            EngineGroup(
+                EngineSource(
+                    "fleet", "", interval=5.0, aliases={"my-alias": "served-name"}
+                ),
+                FileSd(
+                    (f"{folder}/targets/*.yml", "/etc/goodput/x.json"),
+                    scheme="https",
+                    metrics_path="/engine/metrics",
+                    refresh=60.0,
+                ),
+            ),
+            EngineGroup(
+                EngineSource("service", ""),
+                DnsSd(
+                    "vllm.ns.svc.cluster.local.",
+                    8000,
+                    scheme="https",
+                    metrics_path="/engine/metrics",
+                    refresh=10.0,
+                ),
+            ),
+            EngineGroup(
+                EngineSource("files", ""),
+                FileSd((f"{folder}/x.yaml",), "http", "/metrics", 30.0),
+            ),
+            EngineGroup(
+                EngineSource("name", ""), DnsSd("vllm", 8000, "http", "/metrics", 30.0)
+            ),
+        ),
+    )
 
 
 def test_a_preset_gives_what_the_class_does_not() -> None:
@@ -446,6 +487,9 @@ def test_harmful_files_take_little_memory(tmp_path: Path) -> None:
 # Whatever stands in the file, it loads or a ConfigError says why.
 
 PLAIN = yaml.safe_load((FIXTURES / "valid" / "full.yml").read_text())
+PLAIN["engines"] += yaml.safe_load((FIXTURES / "valid" / "discovery.yml").read_text())[
+    "engines"
+]
 STRANGE = st.one_of(
     st.none(),
     st.booleans(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Callable, Iterable
@@ -223,7 +224,7 @@ def test_members_of_any_value_are_a_line_problem_at_worst(
         if isinstance(place[key], dict) and place[key] and data.draw(st.booleans()):
             place = place[key]
             key = data.draw(st.sampled_from(sorted(place)))
-        place[key] = data.draw(st.sampled_from(WRONG))
+        place[key] = copy.deepcopy(data.draw(st.sampled_from(WRONG)))
     outcome_of(MAKE[name](), json.dumps(line).encode())
 
 
@@ -314,7 +315,12 @@ def test_a_step_of_the_clock_costs_only_what_it_made() -> None:
     lua = next(x for x in unpacked("envoy-lua") if b'"tok_done":true' in x)
     stepped = envoy().parse(changed(lua, tok_first_us="1"))
     assert stepped is not None
-    assert stepped.ttft is None
+    assert (stepped.ttft, stepped.tpot, stepped.max_gap) == (None, None, None)
+    lines = [x for x in unpacked("nginx-lua") if b'"ttft_ms":"4' in x]
+    swapped = nginx().parse(changed(lines[0], last_token_ms="1"))
+    assert swapped is not None
+    assert swapped.ttft is not None
+    assert swapped.tpot is None
 
 
 def test_stamps_far_from_now_are_no_stamps() -> None:

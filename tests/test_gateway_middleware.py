@@ -153,8 +153,9 @@ def test_what_could_not_be_read_is_not_known() -> None:
 
 def test_a_whole_answer_has_no_first_token() -> None:
     """Whether the client asked for a stream does not matter, the answer does."""
-    record = told(streamed=False, ttft_s=None, last_content_s=None, max_gap_s=None)
+    record = told(streamed=False)
     assert (record.stream, record.ttft_kind) == (False, TtftKind.NONE)
+    assert (record.ttft, record.tpot, record.max_gap) == (None, None, None)
     assert told(streamed=None, stream=False).stream is False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,8 +11,11 @@ import pytest
 from status_page import (
     MODEL,
     Page,
+    both,
     feed,
+    log_lines,
     make_flow,
+    make_log,
     rendered,
     replayed,
     scrapes,
@@ -19,6 +23,7 @@ from status_page import (
 
 from analyzer.document import document
 from exporter import page
+from exporter.log_state import LogState
 from exporter.page_style import STYLE
 
 
@@ -43,6 +48,17 @@ def variants() -> Iterator[tuple[str, Page]]:
     )
     flow, at = replayed("kv-a", models="other-*")
     yield "no class", rendered([flow], at)
+    for episode in ("kv-a", "mixed-a"):
+        flow, log, at = both(episode)
+        yield f"{episode} with a log", rendered([flow], at, [log])
+    logs = [make_log(name) for name in ("house", "missing", "idle")]
+    logs[0].take([b"?"] * 60, at)
+    states = [
+        LogState("house", place="/var/log/x", problems=(logs[0].problem,), lag_bytes=9),
+        LogState("missing", problems=("/x: No such file",), lost={"torn_line": 1.0}),
+        LogState("idle", never=("ttft",), blind=("A client that reads slowly.",)),
+    ]
+    yield "logs", rendered([], at, logs, logs=states)
     yield "hostile", hostile_page()
 
 
@@ -74,9 +90,19 @@ def hostile_page() -> Page:
     broken = make_flow("broken", since=found[0].at)
     broken.fail("connection", found[-1].at, seconds=0.1, detail=HOSTILE[0])
     at = found[-1].at
+    log = make_log("tail", match='tenant: "*"')
+    log.mark(at - 100)
+    for text in HOSTILE:
+        for tenant in ("interactive", text):
+            given = log_lines("kv-a")[0][1].decode()
+            given = given.replace(f'"{MODEL}"', json.dumps(text))
+            log.take([given.replace('"interactive"', json.dumps(tenant)).encode()], at)
+    state = LogState("tail", place=HOSTILE[0], problems=HOSTILE, blind=HOSTILE)
     return rendered(
         [*flows, broken],
         at,
+        [log],
+        logs=[state],
         config_error=HOSTILE[0],
         state_note=HOSTILE[1],
         sources_unread=HOSTILE,

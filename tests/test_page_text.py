@@ -19,8 +19,12 @@ from exporter.page_text import (
     join,
     name,
     percent,
+    plural,
     seconds,
+    series,
+    size,
     tag,
+    threshold,
 )
 
 AT = 1_800_000_000.0
@@ -214,3 +218,47 @@ def test_the_bar_names_both_bounds_and_the_objective() -> None:
     assert re.search(r'class="certain"[^>]*width="25.000%"', shown)
     assert re.search(r'class="possible" x="25.000%"[^>]*width="50.000%"', shown)
     assert 'x1="95.000%"' in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.9, "1 kB"),
+        (12_345, "12.3 kB"),
+        (999_499, "999 kB"),
+        (999_600, "1 MB"),
+        (5e9, "5 GB"),
+        (5e13, "50000 GB"),
+    ],
+)
+def test_sizes_have_a_unit_that_fits(value: float, text: str) -> None:
+    """Bytes in steps of a thousand, to three digits."""
+    assert plain(size(value)) == text
+
+
+def test_words_in_sentences() -> None:
+    """Lists end with a word before the last, and one thing is not many."""
+    assert [series(words) for words in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
+    assert series(["a", "b"], "or") == "a or b"
+    assert plural(1, "gap") == "1 gap"
+    assert plural(0, "gap") == "0 gaps"
+
+
+def test_a_threshold_keeps_all_its_digits() -> None:
+    """Configured durations are not rounded as measured ones are."""
+    assert plain(threshold(1.2345, 0.0)) == "1.2345 s"
+    assert plain(threshold(0.3, 0.0002)) == "300 ms + 200 µs per prompt token"
+
+
+def test_a_bar_without_doubt_names_one_share() -> None:
+    """Where nothing is unknown, the picture's label has no bounds either."""
+    label = re.search('aria-label="([^"]*)"', svg.bar(0.5, 0.5, 0.95))
+    assert label
+    assert plain(label[1]) == "good 50 %, objective 95 %"

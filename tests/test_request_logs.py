@@ -13,6 +13,7 @@ from running_exporter import RunningExporter, value, wait_for
 from synthetic_engine import MODEL, SyntheticEngine
 
 REQUESTS = "goodput_requests_total"
+COVERAGE = "goodput_source_coverage_ratio"
 GOOD = "goodput_good_requests_total"
 CLASSES = """
 slo_classes:
@@ -220,9 +221,7 @@ def test_the_middleware_socket_is_read_and_joined_with_the_engine(
                 engine.finish()
             sender.close()
             wait_for(lambda: exporter.value(REQUESTS, model=MODEL, **row) == 6)
-            wait_for(
-                lambda: exporter.value("goodput_source_coverage_ratio", model=MODEL) == 1
-            )
+            wait_for(lambda: exporter.value(COVERAGE, model=MODEL) == 1)
             status = exporter.get("/api/v1/status").json()
     rest = next(r for r in status["slo"] if r["class"] == "rest")
     assert rest["total"] == 6

@@ -83,7 +83,8 @@ def test_reload_adds_and_retires_targets_and_classes(tmp_path: Path) -> None:
             classes = {
                 sample.labels["slo_class"]
                 for sample in samples
-                if "slo_class" in sample.labels and sample.labels.get("target") != "vllm"
+                if "slo_class" in sample.labels
+                and sample.labels.get("target") != "vllm"
             }
             assert classes == {"strict"}
 
@@ -211,7 +212,8 @@ def test_config_check_answers_and_exits(tmp_path: Path) -> None:
     assert (good.returncode, good.stdout) == (0, f"{path}: 1 SLO classes, 1 engines\n")
     path.write_text("engines: [{name: a}]")
     bad = exporter_command(f"--config.file={path}", "--config.check")
-    assert (bad.returncode, bad.stderr) == (1, f"{path}: engines[0].url: is missing\n")
+    expected = f"{path}: engines[0]: needs exactly one of url, file_sd, dns\n"
+    assert (bad.returncode, bad.stderr) == (1, expected)
 
 
 def test_starting_with_a_bad_configuration_or_a_taken_port_says_why(

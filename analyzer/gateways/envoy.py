@@ -255,9 +255,10 @@ def _read_tokens(line: _Line, start: float | None) -> _Times:
         ttft = first * 1e-6 - start
         if not 0.0 <= ttft <= DAY:
             ttft = None
-    if first is not None and first is not UNSET and last is not None:
-        if tokens is not None and tokens > 1 and last >= first:
-            tpot = (last - first) * 1e-6 / (tokens - 1)
+    if ttft is not None and first is not UNSET and first is not None:
+        output = -1.0 if last is None else (last - first) * 1e-6
+        if tokens is not None and tokens > 1 and 0.0 <= output <= DAY:
+            tpot = output / (tokens - 1)
         if line.tok_max_gap_us is not None and events is not None and events > 1:
             max_gap = line.tok_max_gap_us * 1e-6
     return ttft, TtftKind.TOKEN, tpot, max_gap, tokens, kind

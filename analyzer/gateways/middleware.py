@@ -115,6 +115,8 @@ class _Middleware:
         e2e = _end(line, outcome)
         tokens, uploaded = line.completion_tokens, line.request_body_s
         ttft, last, end = line.ttft_s, line.last_content_s, line.end_s
+        if not line.streamed:
+            ttft = None
         tpot = max_gap = serving = None
         if ttft is not None and last is not None and tokens is not None and tokens > 1:
             max_gap = line.max_gap_s

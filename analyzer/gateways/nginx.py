@@ -206,7 +206,8 @@ def _outputs(
     """
     first = duration(line.ttft_ms, 1e-3)
     if first is not None:
-        return first, duration(line.last_token_ms, 1e-3)
+        last = duration(line.last_token_ms, 1e-3)
+        return first, None if last is None or last < first else last
     first, last = number(line.t_first_chunk), number(line.t_last_chunk)
     if first is None or last is None or start is None:
         return None, None

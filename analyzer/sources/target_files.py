@@ -37,13 +37,18 @@ class TargetFiles:
     """The targets in the files of one entry; `look` reads what has changed.
 
     A file that vanished, cannot be read or is malformed keeps the targets it had.
+    `faults` is what is wrong now.
     """
+
+    waiting = False  # a look ends with what there is
 
     def __init__(self, config: FileSd) -> None:
         self.config = config
+        self.faults: tuple[Fault, ...] = ()
         self._files: dict[Path, _File] = {}
         self._looked = False
         self._refresh_at = 0.0
+        self._forget = False
 
     @property
     def settled(self) -> bool:
@@ -65,7 +70,10 @@ class TargetFiles:
         if thorough:
             self._refresh_at = now + self.config.refresh
         before = [(path, file.found) for path, file in self._files.items()]
-        faults = []
+        if self._forget:
+            self._files = {p: file for p, file in self._files.items() if p.exists()}
+            self._forget = False
+        told = []
         paths, too_many = self._paths()
         known, self._files = self._files, {}
         for path in paths:
@@ -73,20 +81,23 @@ class TargetFiles:
             past = file.fault
             _look_at(path, file, thorough=thorough)
             if file.fault is not None and (thorough or file.fault != past):
-                faults.append(file.fault)
-        if too_many and thorough:
-            faults.append(Fault("too_many", f"more than {MAX_FILES} files"))
+                told.append(file.fault)
+        self.faults = tuple(f.fault for f in self._files.values() if f.fault)
+        if too_many:
+            fault = Fault("too_many", f"more than {MAX_FILES} files")
+            self.faults += (fault,)
+            told += [fault] if thorough else []
         self._looked = True
         after = [(path, file.found) for path, file in self._files.items()]
-        return Look(changed=thorough or before != after, faults=tuple(faults))
+        return Look(changed=thorough or before != after, faults=tuple(told))
 
-    def forget_missing(self) -> None:
-        """Lets go of the targets of files that are not there any more."""
-        for path in [p for p, file in self._files.items() if not p.exists()]:
-            del self._files[path]
+    def refresh(self) -> None:
+        """Reads all files at the next look, and forgets those that are not there."""
+        self._refresh_at = 0.0
+        self._forget = True
 
     def _paths(self) -> tuple[list[Path], bool]:
-        """Returns the files by order, those that vanished too; whether some were cut."""
+        """Returns the files by order, vanished ones too, and whether it cut some."""
         paths: dict[Path, None] = {}
         for text in self.config.files:
             path = Path(text)
