@@ -46,6 +46,13 @@ class Config:
     limits: Limits = field(default_factory=Limits)
     engine_histograms: bool = True
 
+    def summary(self) -> str:
+        """Returns in a few words how much it configures."""
+        words = [f"{len(self.slo_classes)} SLO classes", f"{len(self.engines)} engines"]
+        if self.engine_groups:
+            words.append(f"{len(self.engine_groups)} discovered groups of engines")
+        return ", ".join(words)
+
 
 def load_config(path: Path) -> Config:
     """Returns the configuration at *path*. Raises ConfigError."""

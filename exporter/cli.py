@@ -139,7 +139,5 @@ def _check(path: Path, web_config: Path | None) -> int:
     except ConfigError as error:
         click.echo(str(error), err=True)
         return 1
-    click.echo(
-        f"{path}: {len(config.slo_classes)} SLO classes, {len(config.engines)} engines"
-    )
+    click.echo(f"{path}: {config.summary()}")
     return 0

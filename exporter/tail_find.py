@@ -102,30 +102,45 @@ def _holds(handle: Handle, file: LogFile) -> bool:
         return False
 
 
-def newer_than(newest: LogFile, entries: Sequence[Entry]) -> Newer:
-    """Returns the files that came after *newest*."""
-    place = _place(newest, entries)
-    if place is not None:
-        return Newer(tuple(entries[place + 1 :]))
-    gap = newest.known and any(not entry.live for entry in entries)
-    return Newer(written_since(newest.mtime_ns, entries), gap)
+def unread(files: Sequence[LogFile], entries: Sequence[Entry]) -> Newer:
+    """Returns the files that came after the newest of *files*.
 
-
-def not_of(
-    files: Sequence[LogFile], some: Sequence[Entry], entries: Sequence[Entry]
-) -> tuple[Entry, ...]:
-    """Returns *some* of the entries without those that are read as *files* already.
-
-    Those were deleted, perhaps, after they had been copied or compressed.
+    Without those that are read as *files* already: they were deleted, perhaps, after
+    they had been copied or compressed.
     """
+    newest = files[-1]
+    place = _place(newest, entries)
+    gap = False
+    if place is not None:
+        newer = tuple(entries[place + 1 :])
+    else:
+        gap = newest.known and any(not entry.live for entry in entries)
+        newer = written_since(newest.mtime_ns, entries)
     known = {file.identity for file in files}
     there = {entry.identity for entry in entries}
-    deleted = [file for file in files if file.is_open and file.identity not in there]
+    deleted = [f for f in files if f.is_open and f.known and f.identity not in there]
+    return Newer(
+        tuple(
+            entry
+            for entry in newer
+            if entry.identity not in known
+            and not any(is_at(file, entry.path) for file in deleted)
+        ),
+        gap,
+    )
+
+
+def filled(empty: Sequence[LogFile], entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Returns the files written since those of *empty*, which held nothing, were made.
+
+    And those of them that hold nothing still: their writer may be late.
+    """
+    written = written_since(empty[0].mtime_ns + 1, entries)
+    still = {file.identity for file in empty}
     return tuple(
         entry
-        for entry in some
-        if entry.identity not in known
-        and not any(is_at(file, entry.path) for file in deleted if file.known)
+        for entry in entries
+        if entry in written or (entry.identity in still and not entry.size)
     )
 
 

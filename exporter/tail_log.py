@@ -11,10 +11,10 @@ from exporter.tail_batch import Tally
 from exporter.tail_file import LogFile, Truncated
 from exporter.tail_find import (
     Newer,
+    filled,
     find_again,
     look,
-    newer_than,
-    not_of,
+    unread,
     written_since,
 )
 from exporter.tail_handle import UNREADABLE, ArchiveError, Handle
@@ -142,7 +142,14 @@ class Log:
         for _ in range(LOOKS):
             entries = look(base, self._base, self._since_ns)
             missing = self._reopen(entries, now)
-            newer = self._newer(entries, missing, empty)
+            held = [file for file in self.files if file not in missing]
+            if held:
+                newer = unread(held, entries)
+            elif missing or not empty:
+                since = max((file.mtime_ns for file in missing), default=self._since_ns)
+                newer = Newer(written_since(since, entries))
+            else:
+                newer = Newer(filled(empty, entries))
             fresh = open_all(newer.entries, self._rules, now)
             again = look(base, self._base, self._since_ns)
             if fresh is not None and same_files(entries, again):
@@ -159,31 +166,6 @@ class Log:
             self._give_up(file, tally)
         self.files += fresh
         return len(fresh)
-
-    def _newer(
-        self,
-        entries: Sequence[Entry],
-        missing: Sequence[LogFile],
-        empty: Sequence[LogFile],
-    ) -> Newer:
-        held = [file for file in self.files if file not in missing]
-        if held:
-            found = newer_than(held[-1], entries)
-            return replace(found, entries=not_of(held, found.entries, entries))
-        if missing:
-            since_ns = max(file.mtime_ns for file in missing)
-            return Newer(written_since(since_ns, entries))
-        if empty:
-            still = {file.identity for file in empty}
-            since = written_since(empty[0].mtime_ns + 1, entries)
-            return Newer(
-                tuple(
-                    entry
-                    for entry in entries
-                    if entry in since or (entry.identity in still and not entry.size)
-                )
-            )
-        return Newer(written_since(self._since_ns, entries))
 
     def _reopen(self, entries: Sequence[Entry], now: float) -> list[LogFile]:
         """Opens closed files where they are now; returns those that are nowhere."""

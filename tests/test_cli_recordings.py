@@ -176,8 +176,9 @@ def test_a_wrong_call_writes_nothing(
 @contextmanager
 def recording_process(path: Path, recording: Path) -> Iterator[subprocess.Popen[str]]:
     """Starts `goodput record` as a program of its own."""
-    command = [PROGRAM, "record", "--config.file", path, "--interval", "200ms"]
-    process = subprocess.Popen([*command, recording], stderr=subprocess.PIPE, text=True)
+    options = ("--config.file", str(path), "--interval", "200ms")
+    command = [str(PROGRAM), "record", *options, str(recording)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         yield process
     finally:

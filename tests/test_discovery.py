@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 import requests
+from click.testing import CliRunner
 from running_exporter import RunningExporter, value, wait_for
 from synthetic_engine import SyntheticEngine, free_port
 
+from analyzer.cli import main as goodput
 from analyzer.config_discovery import DnsSd, FileSd
 from analyzer.config_sources import EngineGroup, EngineSource
 from exporter.discovery import Discovery
@@ -183,6 +185,63 @@ def test_a_resolver_that_hangs_holds_up_nobody(
         assert "discovery" not in {thread.name for thread in threading.enumerate()}
     finally:
         hold.set()
+
+
+# Commands that look once.
+
+
+def test_check_asks_the_engines_that_are_found(tmp_path: Path) -> None:
+    """With --live each target is an engine like any other; a fault exits with 3."""
+    path = tmp_path / "c.yml"
+    with SyntheticEngine() as engine:
+        port = engine.url.rpartition(":")[2].removesuffix("/metrics")
+        path.write_text(
+            f"{CLASSES}engines:\n"
+            "- {name: fleet, file_sd: {files: [t.json]}}\n"
+            f"- {{name: dns, dns: {{name: localhost, port: {port}}}}}\n"
+        )
+        plain = CliRunner().invoke(goodput, ["check", f"--config.file={path}"])
+        assert plain.output == (
+            f"{path}: valid, 1 SLO classes, 0 engines, 2 discovered groups of engines\n"
+        )
+        command = ["check", f"--config.file={path}", "--live"]
+        missing = CliRunner().invoke(goodput, command)
+        assert f"missing: {tmp_path}/t.json: not there" in missing.output
+        assert missing.exit_code == 3
+        write(tmp_path / "t.json", listed(address_of(engine), pod="vllm-0"))
+        found = CliRunner().invoke(goodput, [*command, "--format=json"])
+    document = json.loads(found.output)
+    assert document["discovery"][0] == {
+        "entry": "fleet",
+        "targets": ["fleet/vllm-0"],
+        "errors": [],
+    }
+    up = {row["target"]: row["up"] for row in document["engines"]}
+    assert up["fleet/vllm-0"]
+    assert up[f"dns/127.0.0.1:{port}"]
+
+
+def test_record_takes_a_target_that_is_found(tmp_path: Path) -> None:
+    """By its name, or without one when it is the only engine."""
+    path = tmp_path / "c.yml"
+    path.write_text("engines: [{name: fleet, file_sd: {files: [t.json]}}]")
+    command = ["record", f"--config.file={path}", "--for=500ms", "--interval=200ms"]
+    with SyntheticEngine("one") as one, SyntheticEngine("two") as two:
+        write(tmp_path / "t.json", listed(address_of(one), pod="a"))
+        alone = CliRunner().invoke(goodput, [*command, str(tmp_path / "alone")])
+        assert alone.exit_code == 0, alone.output
+        write(
+            tmp_path / "t.json",
+            listed(address_of(one), pod="a"),
+            listed(address_of(two), pod="b"),
+        )
+        unclear = CliRunner().invoke(goodput, [*command, str(tmp_path / "unclear")])
+        assert "Give --target, one of: fleet/a, fleet/b." in unclear.output
+        named = [*command, "--target=fleet/b", str(tmp_path / "named")]
+        assert CliRunner().invoke(goodput, named).exit_code == 0
+    for folder, model in (("alone", "one"), ("named", "two")):
+        page = (tmp_path / folder / "scrapes" / "0000.prom").read_text()
+        assert f'model_name="{model}"' in page
 
 
 # Under a running exporter.

@@ -5,6 +5,7 @@ import shutil
 import signal
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import tail_reader
@@ -95,6 +96,10 @@ def test_any_order_of_rotations_and_restarts_reads_each_line_once(
     assert reading.lost == {}
 
 
+def _went_on(state: Path, counted: int) -> bool:
+    return tail_reader.load(state).lines > counted
+
+
 def test_a_killed_reader_counts_each_line_once(tmp_path: Path) -> None:
     """Totals and position are one write, so no kill loses a line or doubles one.
 
@@ -108,7 +113,7 @@ def test_a_killed_reader_counts_each_line_once(tmp_path: Path) -> None:
             counted = tail_reader.load(state).lines
             reader = tail_reader.started(log, state, seconds=0.01, limit=1 << 16)
             if turn % 2 == 0:
-                wait_for(lambda at=counted: tail_reader.load(state).lines > at)
+                wait_for(partial(_went_on, state, counted))
             if turn in (2, 3, 6):
                 rotate(log, compress_after=2)
                 writer.reopen()

@@ -24,6 +24,7 @@ from analyzer.config_sources import EngineSource
 from analyzer.engines.capabilities import capabilities
 from analyzer.engines.served import served_models, sibling_url
 from analyzer.flow import EngineFlow
+from analyzer.sources.discover import Discovered, discover
 from analyzer.sources.scrape import Fetcher, ScrapeError
 from analyzer.strict import ConfigError, format_duration
 
@@ -47,7 +48,8 @@ def check_command(config_file: Path, live: bool, output_format: str) -> None:  #
     For each engine: version, signals present and absent, whether the SLO thresholds
     are bucket bounds, how many requests are undecided today because they are not,
     and the --custom-histogram-buckets argument to paste. Exits with 1 for a bad
-    configuration or a warning, with 3 when an engine cannot be read.
+    configuration or a warning, with 3 when an engine cannot be
+    read or found.
 
     \b
     Examples:
@@ -62,13 +64,17 @@ def check_command(config_file: Path, live: bool, output_format: str) -> None:  #
                 {"config": str(config_file), "valid": False, "error": str(error)}
             )
         fail(str(error), Exit.FINDING)
-    probes = [probe(source, config) for source in config.engines] if live else []
+    groups = [discover(group) for group in config.engine_groups] if live else []
+    found = [source for group in groups for source in group.sources]
+    probes = [probe(s, config) for s in (*config.engines, *found)] if live else []
     audits = [audit(p.flow, version=p.version) for p in probes]
     if output_format == "json":
-        print_json(_document(config_file, config, probes, audits))
+        print_json(_document(config_file, config, groups, probes, audits))
     else:
-        _print(config_file, config, probes, audits)
-    if any(p.error for p in probes):
+        click.echo(f"{config_file}: valid, {config.summary()}")
+        _print_groups(groups)
+        _print(probes, audits)
+    if any(p.error for p in probes) or any(group.faults for group in groups):
         raise SystemExit(int(Exit.FAILED))
     if any(f.severity == "warning" for a in audits for f in a.findings):
         raise SystemExit(int(Exit.FINDING))
@@ -108,12 +114,24 @@ def _version(body: bytes) -> str:
 
 
 def _document(
-    path: Path, config: Config, probes: list[Probe], audits: list[Audit]
+    path: Path,
+    config: Config,
+    groups: list[Discovered],
+    probes: list[Probe],
+    audits: list[Audit],
 ) -> dict[str, Any]:
     return {
         "config": str(path),
         "valid": True,
         "slo_classes": [slo_class.name for slo_class in config.slo_classes],
+        "discovery": [
+            {
+                "entry": group.entry,
+                "targets": [source.name for source in group.sources],
+                "errors": [f"{f.reason}: {f.detail}" for f in group.faults],
+            }
+            for group in groups
+        ],
         "engines": [
             {
                 "target": p.flow.source.name,
@@ -143,13 +161,14 @@ def _document(
     }
 
 
-def _print(
-    path: Path, config: Config, probes: list[Probe], audits: list[Audit]
-) -> None:
-    click.echo(
-        f"{path}: valid, {len(config.slo_classes)} SLO classes, "
-        f"{len(config.engines)} engines"
-    )
+def _print_groups(groups: list[Discovered]) -> None:
+    for group in groups:
+        click.echo(f"\n{group.entry}: {len(group.sources)} targets found")
+        for fault in group.faults:
+            click.echo(f"  {fault.reason}: {fault.detail}")
+
+
+def _print(probes: list[Probe], audits: list[Audit]) -> None:
     for found, audited in zip(probes, audits, strict=True):
         source = found.flow.source
         if found.error or found.flow.reading is None:

@@ -18,12 +18,14 @@ import yaml
 from analyzer.commands.common import Exit, config_option, fail
 from analyzer.config import Config, load_config
 from analyzer.config_sources import EngineSource, GpuSource
+from analyzer.sources.discover import all_engines
 from analyzer.sources.log_file import LogCopy
 from analyzer.sources.recording import SCRAPES, Recorder, RecordingError
 from analyzer.sources.scrape import Fetcher, ScrapeError
 from analyzer.strict import ConfigError, expanded, load, parse_duration
 
 GPU_FOLDER = "gpu"
+LISTED = 20  # names of engines in a message
 
 
 @click.command("record")
@@ -105,15 +107,18 @@ def _recorded(document: object, names: set[str]) -> object:
 
 
 def _engine(config: Config, target: str) -> EngineSource:
-    names = [engine.name for engine in config.engines]
-    if not names:
-        raise click.UsageError("The configuration has no engines.")
-    if not target and len(names) > 1:
-        raise click.UsageError(f"Give --target, one of: {', '.join(names)}.")
-    for engine in config.engines:
-        if engine.name == (target or names[0]):
+    engines = all_engines(config)
+    if not engines:
+        raise click.UsageError("The configuration has no engines, or finds none.")
+    listed = ", ".join(engine.name for engine in engines[:LISTED])
+    if len(engines) > LISTED:
+        listed += f" and {len(engines) - LISTED} more"
+    if not target and len(engines) > 1:
+        raise click.UsageError(f"Give --target, one of: {listed}.")
+    for engine in engines:
+        if engine.name == (target or engines[0].name):
             return engine
-    raise click.UsageError(f"No engine {target!r}; there are: {', '.join(names)}.")
+    raise click.UsageError(f"No engine {target!r}; there are: {listed}.")
 
 
 class _Recording:
