@@ -11,7 +11,13 @@ from pathlib import Path
 
 from click import Command, Context
 
-from analyzer.catalogue import ENGINE_STATES, METRICS, SCRAPE_FAILURES, Metric
+from analyzer.catalogue import (
+    DISCOVERY_FAILURES,
+    ENGINE_STATES,
+    METRICS,
+    SCRAPE_FAILURES,
+    Metric,
+)
 from analyzer.cli import main as goodput_main
 from analyzer.config import parse_config
 from analyzer.config_sources import FORMATS, GatewaySource
@@ -86,6 +92,7 @@ SECTIONS: Mapping[str, str] = {
     "goodput_log_": "Request logs",
     "goodput_engine_": "Engines",
     "goodput_target_": "Targets",
+    "goodput_discovery_": "Targets",
     "goodput_": "The exporter itself",
 }
 
@@ -111,14 +118,16 @@ LABELS: Mapping[str, str] = {
     "reason": "Why, as the metric's help says. Of scrape failures: "
     f"{_one_of(SCRAPE_FAILURES)}. Of excluded requests: {_one_of(EXCLUSIONS)}. Of "
     f"lines that gave no record: {_one_of(LINE_PROBLEMS)}. Of losses of a log: "
-    f"{_one_of(LOST_REASONS)}.",
+    f"{_one_of(LOST_REASONS)}. Of failures of discovery: "
+    f"{_one_of(DISCOVERY_FAILURES)}.",
     "reset": "How far a counter reset went: "
     f"{_one_of(reset.value for reset in Reset if reset is not Reset.NONE)}.",
     "slo_class": "The name of the SLO class.",
     "source": "Where prompt tokens came from, in the engine's own words.",
     "stage": f"The part of the latency budget: {_one_of(STAGES)}.",
     "state": f"The engine's state: {_one_of(ENGINE_STATES)}.",
-    "target": "The configured name of the source.",
+    "target": "The configured name of the source; of a discovered one the name of its "
+    "entry, a slash, and its pod or address.",
     "url": "The address of the target's page.",
     "version": "The version of the exporter.",
 }

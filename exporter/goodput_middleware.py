@@ -81,7 +81,7 @@ class _Datagrams:
             self._socket = self._connected()
         try:
             self._socket.send(line)
-        except socket.timeout:  # noqa: UP041 - Python 3.9 has no other name for it
+        except socket.timeout:  # Python 3.9 has no other name for it
             raise
         except OSError:
             self.close()  # a receiver that restarted has another socket

@@ -137,7 +137,8 @@ class Log:
         # An empty file cannot be known again: its inode may be another's now. What it
         # holds by now is found as a new file, where it stands in the order.
         empty = [file for file in self.files if not file.is_open and file.untouched]
-        self.files = [file for file in self.files if file not in empty]
+        before = self.files
+        self.files = [file for file in before if file not in empty]
         base = self._base if self.gone else os.path.realpath(self.path)
         for _ in range(LOOKS):
             entries = look(base, self._base, self._since_ns)
@@ -157,6 +158,7 @@ class Log:
             for file in fresh or ():
                 file.close()
         else:
+            self.files = before
             return 0
         self._sought = True
         self._base = base

@@ -59,7 +59,7 @@ def test_yaml_examples_are_accepted_by_the_program_they_are_for(
     """A YAML example's first line names its file, and its reader accepts it."""
     if snippet.file == "goodput.yml":
         config = parse_config(snippet.text, snippet.file)
-        assert config.engines or config.slo_classes
+        assert config.engines or config.engine_groups or config.slo_classes
         return
     assert snippet.file == "prometheus.yml", "examples begin with `# FILE`"
     path = tmp_path / snippet.file

@@ -204,6 +204,13 @@ def test_a_filter_that_saw_no_token() -> None:
     assert closed.outcome is Outcome.OK
 
 
+def test_usage_in_every_chunk_completes_nothing() -> None:
+    """With the Lua filter only the end mark does, since usage may come early."""
+    early = {**LUA, "tok_done": None}
+    record = told(**early, completion_tokens=12, response_flags="DC")
+    assert record.outcome is Outcome.CLIENT_ABORT
+
+
 def test_numbers_may_be_texts() -> None:
     """Envoy writes header values as strings, and other fields in formats by hand."""
     record = told(

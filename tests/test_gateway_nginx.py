@@ -124,7 +124,7 @@ def test_a_filter_reads_the_tokens(base: dict[str, object]) -> None:
         ("200", "", {}, Outcome.OK),
         ("200", "", {"saw_done": "1", "completion_tokens": ""}, Outcome.OK),
         ("200", "OK", {"saw_done": "", "completion_tokens": ""}, Outcome.UPSTREAM_CUT),
-        ("200", "OK", {"saw_done": ""}, Outcome.OK),
+        ("200", "OK", {"saw_done": ""}, Outcome.UPSTREAM_CUT),
         ("499", "", {"saw_done": ""}, Outcome.CLIENT_ABORT),
         ("504", "OK", {"saw_done": ""}, Outcome.TIMEOUT),
         ("502", "OK", {"saw_done": ""}, Outcome.HTTP_ERROR),
@@ -134,7 +134,7 @@ def test_a_filter_reads_the_tokens(base: dict[str, object]) -> None:
 def test_how_it_ended_with_a_filter(
     status: str, completion: str, filtered: dict[str, str], outcome: Outcome
 ) -> None:
-    """The end mark or the usage makes an answer whole, whoever closed first."""
+    """The end mark makes a stream whole, whoever closed first; usage may come early."""
     members = {"status": status, "request_completion": completion, **filtered}
     assert told(NJS, **members).outcome is outcome
 
@@ -162,6 +162,7 @@ def test_a_stream_without_end_mark_by_design_is_not_cut() -> None:
     """Other interfaces have no [DONE]: without usage nothing is known."""
     ended = told(NJS, uri="/generate", saw_done="", completion_tokens="")
     assert ended.outcome is Outcome.UNKNOWN
+    assert told(NJS, uri="/v1/messages", saw_done="").outcome is Outcome.OK
 
 
 def test_an_end_mark_follows_errors_too() -> None:

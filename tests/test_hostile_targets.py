@@ -373,6 +373,7 @@ def many_models(number: int) -> str:
     return "".join(line.format(model, number) for model in range(MANY))
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_models_are_held_to_the_limit(
     tmp_path: Path, need_tool: Callable[[str], str]
 ) -> None:
@@ -410,6 +411,7 @@ def million_lines(_: int) -> str:
     return LINES.decode() + "".join(f"vllm:x{n} 1\n" for n in range(1_000_000))
 
 
+@pytest.mark.slow
 def test_a_million_lines_cost_bounded_memory(tmp_path: Path) -> None:
     """What stands before the limit is read, and the good engine is not kept waiting."""
     with flooded(tmp_path, million_lines, scrapes=2) as (exporter, page):

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
-from asgi_driving import JSON, Receiver, Record, answering, chat, drive, exchange
+from asgi_driving import JSON, Receiver, Record, answering, drive, exchange
 from hypothesis import given
 from hypothesis import strategies as st
+from llm_streams import STREAMS, event_bytes, native, text_chunk
 
 from exporter import goodput_middleware
 from exporter.goodput_middleware import GoodputMiddleware, Message, Receive, Send
@@ -20,197 +22,6 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
     """Yields where the records arrive."""
     with Receiver(tmp_path_factory.mktemp("run") / "requests.sock") as opened:
         yield opened
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """The events of an interface, and what a record of them says."""
-
-    events: tuple[object, ...]
-    content: tuple[int, ...]  # which of the events bring output
-    says: dict[str, object]
-
-    def body(self, end: str = "\n") -> bytes:
-        """Returns the stream; named events where the interface names them."""
-        return b"".join(_event(event, end) for event in self.events)
-
-
-def _event(event: object, end: str) -> bytes:
-    if isinstance(event, str):
-        return event.replace("\n", end).encode()
-    name = event["type"] if isinstance(event, dict) and "type" in event else None
-    head = f"event: {name}{end}" if name else ""
-    return f"{head}data: {json.dumps(event)}{end}{end}".encode()
-
-
-def _call(**function: str) -> dict[str, object]:
-    return {"tool_calls": [{"index": 0, "function": function}]}
-
-
-def _finish(reason: str) -> dict[str, object]:
-    return {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
-
-
-def _text(text: str, **more: object) -> dict[str, object]:
-    return {"id": "cmpl-1", "model": "m", "choices": [{"text": text, **more}]}
-
-
-def _native(text: str, tokens: int, finish: object = None) -> dict[str, object]:
-    meta = {
-        "id": "sg-1",
-        "prompt_tokens": 9,
-        "completion_tokens": tokens,
-        "cached_tokens": 3,
-        "finish_reason": finish,
-    }
-    return {"text": text, "meta_info": meta}
-
-
-DONE = "data: [DONE]\n\n"
-RESPONSE = {"id": "resp-1", "model": "m", "status": "in_progress", "usage": None}
-RESPONSE_END = {
-    **RESPONSE,
-    "usage": {
-        "input_tokens": 9,
-        "input_tokens_details": {"cached_tokens": 3},
-        "output_tokens": 6,
-    },
-}
-COUNTS = {"prompt_tokens": 9, "cached_tokens": 3, "completion_tokens": 6}
-
-STREAMS = {
-    "chat": Stream(
-        (
-            chat({"role": "assistant", "content": ""}),
-            ": keep-alive\n\n",
-            chat({"reasoning_content": "hm"}),
-            chat({"reasoning": "hm"}),
-            chat({"content": "one two"}),
-            chat({"content": None}),
-            _finish("stop"),
-            chat(
-                usage={
-                    "prompt_tokens": 9,
-                    "completion_tokens": 6,
-                    "prompt_tokens_details": {"cached_tokens": 3},
-                }
-            ),
-            DONE,
-        ),
-        (2, 3, 4),
-        {**COUNTS, "response_id": "chatcmpl-1", "finish_reason": "stop", "choices": 1},
-    ),
-    "tools": Stream(
-        (
-            chat({"role": "assistant", "content": None}),
-            chat(_call(name="search", arguments="")),
-            chat(_call(arguments='{"q":')),
-            chat(_call(arguments="")),
-            chat({"function_call": {"arguments": "1}"}}),
-            chat({"refusal": "no"}),
-            _finish("tool_calls"),
-            DONE,
-        ),
-        (1, 2, 4, 5),
-        {"finish_reason": "tool_calls", "completion_tokens": 4},
-    ),
-    "completions": Stream(
-        (
-            _text(""),
-            _text("a"),
-            _text("b c", finish_reason="length", index=0),
-            {"id": "cmpl-1", "choices": [], "usage": {"completion_tokens": 6}},
-            DONE,
-        ),
-        (1, 2),
-        {"response_id": "cmpl-1", "finish_reason": "length", "completion_tokens": 6},
-    ),
-    "responses": Stream(
-        (
-            {"type": "response.created", "response": RESPONSE},
-            {"type": "response.in_progress", "response": RESPONSE},
-            {"type": "response.output_item.added", "item": {"type": "message"}},
-            {"type": "response.reasoning_text.delta", "delta": "hm"},
-            {"type": "response.output_text.delta", "delta": "a"},
-            {"type": "response.output_text.delta", "delta": ""},
-            {"type": "response.output_text.done", "text": "a"},
-            {"type": "response.output_item.added", "item": {"name": "search"}},
-            {"type": "response.function_call_arguments.delta", "delta": "{}"},
-            {
-                "type": "response.completed",
-                "response": {**RESPONSE_END, "status": "completed"},
-            },
-        ),
-        (3, 4, 7, 8),
-        {**COUNTS, "response_id": "resp-1", "finish_reason": "completed"},
-    ),
-    "responses-incomplete": Stream(
-        (
-            {"type": "response.output_text.delta", "delta": "a"},
-            {
-                "type": "response.incomplete",
-                "response": {
-                    **RESPONSE_END,
-                    "status": "incomplete",
-                    "incomplete_details": {"reason": "max_output_tokens"},
-                },
-            },
-        ),
-        (0,),
-        {**COUNTS, "finish_reason": "max_output_tokens"},
-    ),
-    "messages": Stream(
-        (
-            {
-                "type": "message_start",
-                "message": {
-                    "id": "msg-1",
-                    "model": "m",
-                    "usage": {"input_tokens": 9, "output_tokens": 1},
-                },
-            },
-            {"type": "ping"},
-            {
-                "type": "content_block_start",
-                "content_block": {"type": "thinking", "thinking": ""},
-            },
-            {"type": "content_block_delta", "delta": {"thinking": "hm"}},
-            {"type": "content_block_delta", "delta": {"signature": "s"}},
-            {"type": "content_block_stop", "index": 0},
-            {"type": "content_block_delta", "delta": {"text": "a"}},
-            {
-                "type": "content_block_start",
-                "content_block": {"type": "tool_use", "name": "search"},
-            },
-            {"type": "content_block_delta", "delta": {"partial_json": "{}"}},
-            {
-                "type": "message_delta",
-                "delta": {"stop_reason": "end_turn"},
-                "usage": {
-                    "input_tokens": 5,
-                    "cache_read_input_tokens": 3,
-                    "cache_creation_input_tokens": 1,
-                    "output_tokens": 6,
-                },
-            },
-            {"type": "message_stop"},
-        ),
-        (3, 6, 7, 8),
-        {**COUNTS, "response_id": "msg-1", "finish_reason": "end_turn"},
-    ),
-    "generate": Stream(
-        (
-            _native("", 1),
-            _native("a", 2),
-            _native("a b", 4),
-            _native("a b", 4),
-            _native("a b c", 6, {"type": "length", "length": 6}),
-            DONE,
-        ),
-        (1, 2, 4),
-        {**COUNTS, "response_id": "sg-1", "finish_reason": "length"},
-    ),
-}
 
 
 def records_of(receiver: Receiver, streams: Iterable[list[bytes]]) -> list[Record]:
@@ -251,7 +62,7 @@ def facts(record: Record) -> dict[str, Any]:
 def test_each_event_is_content_or_not(name: str, receiver: Receiver) -> None:
     """Reading, event by event, grows the count exactly at output that a user sees."""
     stream = STREAMS[name]
-    bodies = [_event(event, "\n") for event in stream.events]
+    bodies = [event_bytes(event, "\n") for event in stream.events]
     records = records_of(receiver, (bodies[:n] for n in range(len(bodies) + 1)))
     counts = [record["content_chunks"] for record in records]
     grew = tuple(n for n in range(len(bodies)) if counts[n + 1] > counts[n])
@@ -287,7 +98,7 @@ def test_a_streams_facts(name: str, receiver: Receiver) -> None:
 )
 def test_each_interfaces_error_is_one(events: list[object], receiver: Receiver) -> None:
     """An error event of any interface makes a stream error, without its message."""
-    record = record_of(receiver, [_event(event, "\n") for event in events])
+    record = record_of(receiver, [event_bytes(event, "\n") for event in events])
     assert record["outcome"] == "stream_error"
     assert set(record["error"]) == {"type", "code"}
     assert "memory" not in json.dumps(record)
@@ -296,7 +107,7 @@ def test_each_interfaces_error_is_one(events: list[object], receiver: Receiver) 
 @pytest.mark.parametrize(
     ("body", "tokens", "finish"),
     [
-        ({"choices": [_text("a")["choices"]]}, None, None),
+        ({"choices": [text_chunk("a")["choices"]]}, None, None),
         (
             {
                 "object": "response",
@@ -316,7 +127,7 @@ def test_each_interfaces_error_is_one(events: list[object], receiver: Receiver) 
             6,
             "max_tokens",
         ),
-        (_native("a b c", 6, {"type": "stop"}), 6, "stop"),
+        (native("a b c", 6, {"type": "stop"}), 6, "stop"),
         (
             {
                 "choices": [
@@ -429,6 +240,15 @@ def test_the_head_of_a_cut_body_gives_its_whole_members(
 def _told(receiver: Receiver, *pieces: bytes) -> Record:
     drive(GoodputMiddleware(answering([]), socket_path=str(receiver.path)), body=pieces)
     return receiver.record()
+
+
+def test_the_page_lists_the_records_fields(receiver: Receiver) -> None:
+    """docs/middleware.md explains each field of a record."""
+    page = Path(__file__).parent.parent / "docs" / "middleware.md"
+    text = page.read_text(encoding="utf-8").partition("## The record")[2]
+    table = text.partition("| field |")[2].partition("\n\n")[0]
+    fields = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert sorted(fields) == sorted(_told(receiver, b"{}"))
 
 
 def test_a_request_tells_model_and_options(receiver: Receiver) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import random
 import socket
 import ssl
 import threading
@@ -218,6 +219,39 @@ def test_a_whole_answer_is_given_byte_by_byte(script: Script, body: bytes) -> No
         page = fetcher.get(server.url, timeout=PATIENCE)
         assert page.body == body
         assert 0 < page.seconds < PATIENCE
+
+
+def mangled(rng: random.Random) -> bytes:
+    """Returns a good answer with a few bytes replaced, doubled or left out."""
+    chunks = CHUNKED + chunk(PAGE) + b"0\r\n\r\n"
+    data = bytearray(rng.choice([answer(PAGE), chunks]))
+    for _ in range(rng.randint(1, 4)):
+        place = rng.randrange(len(data))
+        data[place : place + rng.randint(0, 3)] = rng.choice(
+            [b"", b"\r\n", b"-", b"9", b"\x00", b"\xff", b":", data[place : place + 9]]
+        )
+    return bytes(data)
+
+
+def test_a_mangled_answer_is_a_page_or_a_failure_with_a_reason() -> None:
+    """No bytes that a server may send end in any other error."""
+    rng = random.Random(20261129)
+    answers = [mangled(rng) for _ in range(300)]
+
+    def script(peer: Peer) -> None:
+        if peer.request():
+            peer.send(answers[peer.number])
+
+    outcomes = set()
+    with RawServer(script) as server:
+        for _ in answers:
+            with fetching() as fetcher:
+                try:
+                    fetcher.get(server.url, timeout=PATIENCE)
+                    outcomes.add("page")
+                except ScrapeError as error:
+                    outcomes.add(error.reason)
+    assert outcomes == {"page", "connection", "http_status"}
 
 
 def test_text_of_a_page_is_utf8_and_damage_is_replaced() -> None:

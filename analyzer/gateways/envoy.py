@@ -51,6 +51,10 @@ BLIND = (
         "that close right after [DONE] then look like clients that left."
     ),
     (
+        "A client that left from one that had all, without the Lua filter, when the "
+        "server sends usage with every chunk (continuous_usage_stats)."
+    ),
+    (
         "Anything but the total and how it ended, in the default text format, and the "
         "first body byte before Envoy 1.37."
     ),
@@ -137,7 +141,8 @@ class _Envoy:
             raise LineProblem("no_match", "no response_code and no response_flags")
         else:
             # Usage comes just before [DONE]: who leaves after it has the answer.
-            complete = line.completion_tokens is not None or line.tok_done is True
+            seen = line.completion_tokens is not None
+            complete = seen if line.tok_first_us is UNSET else line.tok_done is True
             outcome = outcome_of(
                 code, flags, error=line.sse_error is not None, complete=complete
             )

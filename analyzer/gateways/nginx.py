@@ -296,13 +296,16 @@ def _outcome(
     errors, done = line.sse_error, line.saw_done
     if errors is not UNSET and errors not in _NOTHING:
         return Outcome.STREAM_ERROR
-    whole = usage or (done is not UNSET and done not in _NOTHING)
+    marked = stream and path.endswith(_ENDS_IN_DONE)
+    whole = done is not UNSET and done not in _NOTHING
+    if not marked:  # other interfaces, and whole answers, end with their usage
+        whole = whole or usage
     if line.request_completion in SENTINELS and not whole:
         return Outcome.CLIENT_ABORT
     if whole:
         # Usage is sent only after all output; [DONE] follows errors as well.
         return Outcome.OK if usage or errors is not UNSET else Outcome.UNKNOWN
-    if stream and done is not UNSET and path.endswith(_ENDS_IN_DONE):
+    if marked and done is not UNSET:
         return Outcome.UPSTREAM_CUT
     return Outcome.UNKNOWN
 

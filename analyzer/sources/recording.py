@@ -54,8 +54,9 @@ def read_scrapes(directory: Path, folder: str = SCRAPES) -> Iterator[Scrape]:
             with tarfile.open(archive, "r:*") as opened:
                 yield from _read(_archive_opener(opened, folder), str(archive))
         except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
+            reason = str(error).partition("\n")[0].rstrip(": ") or "cut short"
             raise RecordingError(
-                f"{archive}: not a readable archive: {error}"
+                f"{archive}: not a readable archive: {reason}"
             ) from error
     else:
         raise RecordingError(
@@ -125,7 +126,7 @@ def _rows(index: bytes, where: str) -> Iterator[dict[str, str | None]]:
             raise RecordingError(f"{where}: needs the columns {names}")
         yield from rows
     except csv.Error as error:
-        raise RecordingError(f"{where}: line {rows.line_num}: {error}") from error
+        raise RecordingError(f"{where}: line {rows.line_num + 1}: {error}") from error
 
 
 def _page(read: Opener, place: str, n: int, at: float, seconds: float) -> Scrape:
