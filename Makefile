@@ -32,7 +32,7 @@ bench: $(VENV)/.dev $(VENV)/.package  ## run the benchmarks, which print ratios
 	$(BIN)/python -m pytest tests/benchmarks -s
 
 tools:
-	@tests/install-prometheus
+	@tests/install-tools
 
 $(VENV)/.venv:
 	$(PYTHON) -m venv $(VENV)

@@ -20,7 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("patient")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def need_tool() -> Callable[[str], str]:
     """Returns a function that gives the path of a program outside the package.
 
@@ -31,7 +31,8 @@ def need_tool() -> Callable[[str], str]:
 
 
 def _find(name: str) -> str:
-    path = shutil.which(name)
+    # Daemons of Debian's packages lie where only root looks.
+    path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
     if path is not None:
         return path
     reason = f"{name} is not on PATH; `make test` installs it as root on Debian"

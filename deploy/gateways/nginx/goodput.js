@@ -33,16 +33,24 @@ function noteUsage(v, data) {
     }
 }
 
+// Returns the end of an event that is not whole yet, when its text was not counted.
+function unfinished(data) {
+    const rest = data.slice(data.lastIndexOf('\n') + 1);
+    return TEXT.test(rest) ? '' : rest.slice(-SEAM);
+}
+
 function answer(r, data, flags) {
     if (data.length) {
         const v = r.variables;
+        const type = v.upstream_http_content_type || '';
+        const streamed = type.startsWith('text/event-stream');
         const tail = v.llm_tail || '';
         // An event may be cut anywhere: look across the seam too.
         const seam = tail + data.slice(0, SEAM);
-        if ((v.upstream_http_content_type || '').startsWith('text/event-stream')) {
-            const found = data.match(TEXTS);
-            if (found || (tail && TEXT.test(seam))) {
-                noteTokens(v, found ? found.length : 1);
+        if (streamed) {
+            const found = (data.match(TEXTS) || []).length;
+            if (found > 0 || (tail && TEXT.test(seam))) {
+                noteTokens(v, found || 1);
             }
             if (END.test(data) || END.test(seam)) {
                 v.llm_done = '1';
@@ -60,7 +68,7 @@ function answer(r, data, flags) {
             }
         }
         v.llm_end = String(Date.now());
-        v.llm_tail = data.slice(-SEAM);
+        v.llm_tail = streamed ? unfinished(data) : data.slice(-SEAM);
     }
     r.sendBuffer(data, flags);
 }

@@ -38,7 +38,9 @@ local function holds(patterns)
   return false
 end
 
-if (var.upstream_http_content_type or ""):sub(1, 17) == "text/event-stream" then
+local streamed =
+  (var.upstream_http_content_type or ""):sub(1, 17) == "text/event-stream"
+if streamed then
   local found = 0
   for _, text in ipairs(TEXTS) do
     local _, n = chunk:gsub(text, "")
@@ -82,4 +84,15 @@ if not seen.model then
   end
 end
 var.llm_end = string.format("%.0f", now)
-seen.tail = chunk:sub(-SEAM)
+-- Of a stream only the end of an event that is not whole yet, when its text was not
+-- counted.
+local rest = chunk
+if streamed then
+  rest = chunk:match("[^\n]*$")
+  for _, text in ipairs(TEXTS) do
+    if rest:find(text) then
+      rest = ""
+    end
+  end
+end
+seen.tail = rest:sub(-SEAM)
