@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
-import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Self
 
 from analyzer.config import Config, load_config
 from exporter.demo import DemoEngine
@@ -40,16 +41,8 @@ def run(
     Raises ConfigError for a bad configuration, StartError for anything else that
     keeps it from starting.
     """
-    stop, hangup = threading.Event(), threading.Event()
-    wake = threading.Event()
-
-    def on_signal(number: int, _: FrameType | None) -> None:
-        (hangup if number == signal.SIGHUP else stop).set()
-        wake.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, on_signal)
     with ExitStack() as stack:
+        signals = stack.enter_context(_Signals())
         load = _loader(config_file, demo, stack)
         store = _open_store(storage_path)
         server: WebServer | None = None
@@ -68,13 +61,39 @@ def run(
         exporter.start()
         server.start()
         logger.info("listening url=%s", server.url)
-        while not stop.is_set():
-            wake.wait()
-            wake.clear()
-            if hangup.is_set():
-                hangup.clear()
-                exporter.reload()
+        while signals.next() == signal.SIGHUP:
+            exporter.reload()
         logger.info("stopping")
+
+
+class _Signals:
+    """The signals that end or reload us, one by one, to be waited for.
+
+    The handler only writes to a pipe: it may run at any moment, also within a lock.
+    """
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        return self
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        with suppress(BlockingIOError):  # there are enough to wake up for
+            os.write(self._writing, bytes([number]))
+
+    def next(self) -> int:
+        """Waits for a signal and returns its number."""
+        return os.read(self._reading, 1)[0]
+
+    def __exit__(self, *_: object) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        os.close(self._reading)
+        os.close(self._writing)
 
 
 def _loader(

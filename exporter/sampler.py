@@ -21,7 +21,9 @@ from exporter.target import Target
 
 logger = logging.getLogger(__name__)
 
-MAX_WORKERS = 16
+# Threads are made when they are needed; hanging targets hold one each.
+MAX_TIMER_WORKERS = 256
+MAX_SCRAPE_WORKERS = 64
 HEALTHY_CYCLES = 5
 HEALTHY_SECONDS = 30.0
 
@@ -32,7 +34,7 @@ class Sampler:
     def __init__(self) -> None:
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         self._scheduler = BackgroundScheduler(
-            executors={"default": SchedulerPool(MAX_WORKERS)},
+            executors={"default": SchedulerPool(MAX_TIMER_WORKERS)},
             job_defaults={
                 "coalesce": True,
                 "max_instances": 1,
@@ -43,7 +45,7 @@ class Sampler:
         self._scheduler.add_listener(
             self._on_event, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_ERROR
         )
-        self._pool = ThreadPoolExecutor(MAX_WORKERS, thread_name_prefix="scrape")
+        self._pool = ThreadPoolExecutor(MAX_SCRAPE_WORKERS, thread_name_prefix="scrape")
         self._intervals: dict[str, float] = {}
         self._ticked_at = time.monotonic()
         self.missed_cycles = 0

@@ -150,7 +150,10 @@ def test_a_scrape_shows_the_moment_it_was_made(tmp_path: Path) -> None:
             engine.finish()
             before = engine.scrapes
             with ThreadPoolExecutor(2) as pool:
-                pages = list(pool.map(lambda _: exporter.samples(), range(2)))
+                with engine.lock:  # the first sample is in flight when the second asks
+                    asked = [pool.submit(exporter.samples) for _ in range(2)]
+                    time.sleep(1.0)
+                pages = [future.result() for future in asked]
             assert [value(p, EVENTS, criterion="e2e") for p in pages] == [1.0, 1.0]
             assert engine.scrapes - before == 1
 
