@@ -30,8 +30,9 @@ _UNUSUAL = re.compile(
     r"(\S++)(.*+)\Z",
     re.DOTALL,
 )
+# No possessive group here: Python before 3.11.5 gets them wrong (gh-106052).
 _AFTER_VALUE = re.compile(
-    r"(?:\s++-?[0-9][0-9.eE+-]*+)?+(?:\s++\#\s*+\{.*+)?+\Z", re.DOTALL
+    r"(?:\s++-?[0-9][0-9.eE+-]*+)?(?:\s++\#\s*+\{.*+)?\Z", re.DOTALL
 )
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
