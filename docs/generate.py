@@ -170,6 +170,8 @@ A request log gives exact goodput: each request is judged by its class, one by o
 `gateways` in [configuration.md](configuration.md) says where a log is; with
 `format: auto` the first line that exactly one format recognises decides. Lines may be
 plain, or framed by a container runtime (CRI) or Docker.
+[gateway-setup.md](gateway-setup.md) tells how to set each gateway up, which fields are
+read, and how right the verdicts are.
 
 A request is **bad** if it failed (5xx, 408, 429, cut, an error in its stream) or missed
 a criterion that is known; else **unevaluable** if a criterion of its class cannot be

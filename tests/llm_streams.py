@@ -22,6 +22,7 @@ class Stream:
 
 
 def event_bytes(event: object, end: str) -> bytes:
+    """Returns one event, named where its interface names it; text as it is."""
     """Returns one server-sent event; text goes out as it is."""
     if isinstance(event, str):
         return event.replace("\n", end).encode()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from gateway_truth import (
     LOGS,
@@ -329,3 +331,22 @@ def test_the_comparison_can_fail() -> None:
         if judge(r, slo(e2e=3600.0)).verdict is Verdict.GOOD
     ]
     assert len([t for t in lax if t.request_id not in strict]) > 30
+
+
+def test_the_documented_table_is_what_is_measured() -> None:
+    """docs/gateway-setup.md has these numbers, row by row."""
+    page = (Path(__file__).parents[1] / "docs" / "gateway-setup.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines()]
+    documented = {cells[0]: cells[1:] for cells in rows if cells[0] in LOGS}
+    assert len(documented) >= 10
+    for name, cells in documented.items():
+        row = compared(name, SLOS["strict"])
+        measured = (
+            row.requests,
+            row.truly_good,
+            row.called_good,
+            len(row.wrongly_good),
+            len(row.wrongly_bad),
+            row.unevaluable,
+        )
+        assert cells == [str(number) for number in measured], name

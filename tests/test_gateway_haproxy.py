@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from gateway_lines import parsed, problem_of, rounded
+from gateway_truth import unpacked
 
 from analyzer.gateways.haproxy import haproxy
 from analyzer.gateways.record import E2eKind, Outcome, RequestRecord, TtftKind
@@ -203,3 +204,13 @@ def test_headers_have_their_names_with_underscores() -> None:
     """Only those that the classes match on are read."""
     record = parsed(haproxy(["x-priority"]), {**LINE, "x_priority": "high"})
     assert record.headers == {"x-priority": "high"}
+
+
+def test_a_line_cut_at_1024_bytes_is_read() -> None:
+    """HAProxy cuts a long URL, and with it the end of the line."""
+    cut = [x for x in unpacked("haproxy-text") if b"?trace=" in x]
+    assert len(cut) == 1
+    record = haproxy().parse(cut[0])
+    assert record is not None
+    assert record.route == "/v1/chat/completions"
+    assert record.e2e == pytest.approx(1.413)

@@ -395,13 +395,3 @@ def test_lines_without_a_request_id_count() -> None:
     malformed = [x for x in unpacked("envoy") if b'"response_flags":"DPE"' in x]
     assert counted(envoy(), malformed) == 3
     assert counted(nginx(), unpacked("nginx-combined")) == 232
-
-
-def test_a_line_cut_at_1024_bytes_is_read() -> None:
-    """HAProxy cuts a long URL, and with it the end of the line."""
-    cut = [x for x in unpacked("haproxy-text") if b"?trace=" in x]
-    assert len(cut) == 1
-    record = haproxy().parse(cut[0])
-    assert record is not None
-    assert record.route == "/v1/chat/completions"
-    assert record.e2e == pytest.approx(1.413)

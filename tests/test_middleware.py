@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import tracemalloc
@@ -246,7 +245,7 @@ def test_what_cannot_be_read_is_said(receiver: Receiver) -> None:
 def test_an_event_without_end_is_given_up(receiver: Receiver) -> None:
     """A huge event or body passes, its memory stays bounded, and the record says so."""
     chunk = b"x" * 65_536
-    parts = [(0.0, sse(chat({"content": "a"})))]
+    parts = [(0.0, sse(chat({"content": "a"}, usage=USAGE)))]
     parts += [(0.0, chunk) for _ in range(800)]
     app = answering(parts)
     middleware = GoodputMiddleware(app, socket_path=str(receiver.path))
@@ -266,7 +265,7 @@ def test_an_event_without_end_is_given_up(receiver: Receiver) -> None:
     assert record["unread"] == "too_large"
     assert record["ttft_s"] is not None
     assert (record["last_content_s"], record["content_chunks"]) == (None, None)
-    assert record["tokens_kind"] == "none"
+    assert (record["tokens_kind"], record["prompt_tokens"]) == ("none", None)
     body = json.dumps({"usage": USAGE, "x": "x" * BUFFER_BYTES}).encode()
     large = observed(receiver, (0, body), headers=JSON)
     assert (large["unread"], large["completion_tokens"]) == ("too_large", None)
@@ -301,25 +300,6 @@ def test_a_fault_of_ours_is_counted_and_reaches_nobody(receiver: Receiver) -> No
         record = receiver.record()
         assert (record["failed"], record["unread"]) == (expected, "failed")
         assert (record["status"], record["ttft_s"]) == (200, None)
-
-
-def test_a_server_that_refuses_a_message_means_that_the_client_left(
-    receiver: Receiver,
-) -> None:
-    """An OSError of the server's send passes on, and is the client's abort."""
-    events = [(0.0, sse(chat({"content": letter}))) for letter in "abc"]
-    middleware = GoodputMiddleware(answering(events), socket_path=str(receiver.path))
-
-    def accept(message: Message) -> None:
-        if b'"b"' in message.get("body", b""):
-            raise OSError
-
-    with pytest.raises(OSError, match=r"^$"):
-        drive(middleware, accept=accept)
-    record = receiver.record()
-    assert (record["outcome"], record["content_chunks"]) == ("client_abort", 1)
-    assert record["disconnect_s"] is not None
-    assert record["exception"] == "OSError"
 
 
 def test_other_requests_pass_untouched(receiver: Receiver) -> None:
@@ -382,17 +362,3 @@ def test_request_ids_come_from_the_answer_or_are_made(receiver: Receiver) -> Non
     record = observed(receiver)
     assert len(record["request_id"]) == 32
     assert record["request_id_kind"] == "generated"
-
-
-def test_a_server_that_shuts_down_cuts_an_answer(receiver: Receiver) -> None:
-    """A request that is cancelled without a disconnect was cut, and is no fault."""
-
-    async def app(_scope: object, _receive: object, _send: object) -> None:
-        raise asyncio.CancelledError
-
-    middleware = GoodputMiddleware(app, socket_path=str(receiver.path))
-    with pytest.raises(asyncio.CancelledError):
-        drive(middleware)
-    record = receiver.record()
-    assert (record["outcome"], record["status"]) == ("upstream_cut", None)
-    assert record["exception"] == "CancelledError"

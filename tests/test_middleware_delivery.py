@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import fcntl
 import json
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from asgi_driving import Receiver, Record, answering, drive, exchange
 
 from exporter import goodput_middleware
-from exporter.goodput_middleware import GoodputMiddleware
+from exporter.goodput_middleware import GoodputMiddleware, _RotatingFile
 
 FILE = Path(goodput_middleware.__file__)
 # One writer of several: it waits for a byte on standard input, then records.
@@ -241,6 +242,32 @@ def test_two_processes_rotate_one_file(tmp_path: Path) -> None:
     ]
 
 
+def test_who_comes_second_does_not_rotate_again(tmp_path: Path) -> None:
+    """A process that finds the file renamed leaves the new one and the backup."""
+    path = tmp_path / "requests.jsonl"
+    first, second = _RotatingFile(str(path), 12), _RotatingFile(str(path), 12)
+    first.write(b"first")
+    second.write(b"x")
+    first.write(b"other")
+    second._rotate()  # as if it had looked at the size just before
+    second.write(b"y")
+    assert Path(f"{path}.1").read_bytes() == b"first\nx\n"
+    assert path.read_bytes() == b"other\ny\n"
+
+
+def test_nobody_waits_for_who_rotates(tmp_path: Path) -> None:
+    """While another process holds the file, a line goes into it over the cap."""
+    path = tmp_path / "requests.jsonl"
+    target = _RotatingFile(str(path), 10)
+    target.write(b"123456")
+    with path.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        target.write(b"78901")
+    assert path.read_bytes() == b"123456\n78901\n"
+    target.write(b"2")
+    assert path.read_bytes() == b"2\n"
+
+
 def test_many_rotations_keep_the_cap_and_whole_lines(tmp_path: Path) -> None:
     """However often it turns over, both files stay small and end with the newest."""
     path = tmp_path / "requests.jsonl"
@@ -335,11 +362,16 @@ def test_the_file_is_python_3_9() -> None:
     ast.parse(FILE.read_text(encoding="utf-8"), feature_version=(3, 9))
 
 
+def open_files() -> int:
+    """Returns how many files this process holds open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def test_the_queue_is_emptied_when_the_server_ends(socket_path: Path) -> None:
     """At the end of the lifespan what is queued is still sent, and the thread ends."""
     with Receiver(socket_path) as receiver:
         middleware = GoodputMiddleware(answering([]), socket_path=str(socket_path))
-        before = threading.active_count()
+        threads, files = threading.active_count(), open_files()
         requests(middleware, 5)
 
         async def end() -> None:
@@ -352,5 +384,6 @@ def test_the_queue_is_emptied_when_the_server_ends(socket_path: Path) -> None:
             await middleware({"type": "lifespan"}, message, nothing)
 
         asyncio.run(end())
-        assert threading.active_count() == before
+        assert threading.active_count() == threads
+        assert open_files() == files
         assert sequence(receiver, 5) == [1, 2, 3, 4, 5]

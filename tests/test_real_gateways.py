@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,6 +27,11 @@ from synthetic_engine import free_port
 from analyzer.gateways.record import Outcome, TtftKind
 
 MODULES = Path("/usr/lib/nginx/modules")
+NEEDED = {
+    "stock": (),
+    "njs": ("ngx_http_js_module.so",),
+    "lua": ("ndk_http_module.so", "ngx_http_lua_module.so"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +40,15 @@ def upstream() -> Iterator[Upstream]:
     server = Upstream()
     yield server
     server.close()
+
+
+def need_modules(kind: str) -> None:
+    """Skips where nginx's modules are missing, or fails when CI=true."""
+    missing = [name for name in NEEDED[kind] if not (MODULES / name).exists()]
+    if missing and os.environ.get("CI") == "true":
+        pytest.fail(f"{missing} are missing in {MODULES}")
+    if missing:
+        pytest.skip(f"{missing} are missing in {MODULES}")
 
 
 def nginx_configuration(kind: str, directory: Path, port: int, engine: int) -> Path:
@@ -48,12 +63,7 @@ def nginx_configuration(kind: str, directory: Path, port: int, engine: int) -> P
         "njs": "js_body_filter goodput.answer;",
         "lua": f"body_filter_by_lua_file {CONFIGS}/nginx/goodput.lua;",
     }[kind]
-    module = {
-        "stock": "",
-        "njs": f"load_module {MODULES}/ngx_http_js_module.so;",
-        "lua": f"load_module {MODULES}/ndk_http_module.so;\n"
-        f"load_module {MODULES}/ngx_http_lua_module.so;",
-    }[kind]
+    modules = "\n".join(f"load_module {MODULES / name};" for name in NEEDED[kind])
     places = "".join(
         f"{place}_temp_path {directory}/{place};\n"
         for place in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -64,7 +74,7 @@ def nginx_configuration(kind: str, directory: Path, port: int, engine: int) -> P
         **{
             "load_module /usr/lib/nginx/modules/ngx_http_js_module.so;": (
                 f"daemon off;\npid {directory}/pid;\nworker_processes 1;\n"
-                f"error_log {directory}/error.log;\n{module}"
+                f"error_log {directory}/error.log;\n{modules}"
             ),
             "include /etc/nginx/goodput/njs.conf;": f"include {snippet};\n{places}",
             "js_body_filter goodput.answer;": body_filter,
@@ -85,6 +95,7 @@ def nginx(
     """Every scenario through nginx, as its log and as the client tells it."""
     kind = str(request.param)
     program = need_tool("nginx")
+    need_modules(kind)
     directory, port = tmp_path_factory.mktemp(kind), free_port()
     config = nginx_configuration(kind, directory, port, upstream.port)
     output = directory / "output"
@@ -172,11 +183,10 @@ def test_haproxy_tells_how_it_ended(haproxy: Pairs) -> None:
     left: HAProxy has not read the answer.
     """
     told = {name: record.outcome for name, (record, _) in haproxy.items()}
-    assert told == {
-        **ENDS,
-        "error": Outcome.OK,
-        "closes_after_done": told["closes_after_done"],
-    }
+    assert told.pop("closes_after_done") in (Outcome.OK, Outcome.CLIENT_ABORT)
+    expected = {**ENDS, "error": Outcome.OK}
+    del expected["closes_after_done"]
+    assert told == expected
 
 
 def test_haproxy_stamps_the_first_body_byte(haproxy: Pairs) -> None:

@@ -11,9 +11,10 @@ microseconds of the request, of the response's headers and of its first body byt
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from analyzer.gateways.format import Format
 from analyzer.gateways.haproxy_text import (
@@ -57,18 +58,19 @@ BLIND = (
 BEHIND_HEADERS = 0.01
 _NO_HEADERS: dict[str, str] = {}
 _Value = str | float | None
+_Timer = Annotated[float, Meta(ge=-1.0, le=DAY * 1e3)] | None
 
 
 class _Line(msgspec.Struct, gc=False):
     Ta: _Value = None
     status: _Value = None
     term: str | None = None
-    TR: _Value = None
-    Tw: _Value = None
-    Tc: _Value = None
-    Tr: _Value = None
-    Th: _Value = None
-    Ti: _Value = None
+    TR: _Timer = None
+    Tw: _Timer = None
+    Tc: _Timer = None
+    Tr: _Timer = None
+    Th: _Timer = None
+    Ti: _Timer = None
     retries: _Value = None
     path: str | None = None
     be: str | None = None
@@ -77,7 +79,7 @@ class _Line(msgspec.Struct, gc=False):
     tenant: str | None = None
     model: str | None = None
     res_ct: str | UnsetType | None = UNSET
-    t0_us: _Value = None
+    t0_us: float | None = None
     th_us: _Value = None
     tb_us: _Value | UnsetType = UNSET
     epoch_s: _Value = None
@@ -141,7 +143,7 @@ class _Haproxy:
             if stream and header is not None and self._habits.late(path):
                 return header, TtftKind.HEADERS, stream
             return None, TtftKind.NONE, stream
-        began, responded = number(line.t0_us), number(line.th_us)
+        began, responded = line.t0_us, number(line.th_us)
         body = number(line.tb_us)
         if body is not None and responded is not None and line.res_ct is UNSET:
             stream = True if (body - responded) * 1e-6 > BEHIND_HEADERS else None
@@ -160,7 +162,7 @@ class _Haproxy:
 
 def _start(line: _Line) -> float | None:
     """Returns when the request began, by the best of the stamps a line has."""
-    stamp = number(line.t0_us)
+    stamp = line.t0_us
     if stamp is not None:
         return plausible(stamp * 1e-6 - (timer(line.TR) or 0.0))
     accepted, part = number(line.epoch_s), number(line.ms)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -33,6 +32,7 @@ from analyzer.gateways.values import (
     LATEST,
     LONGEST_LABEL,
     SENTINELS,
+    Seconds,
     count,
     duration,
     failed_status,
@@ -68,9 +68,9 @@ _USAGE, _NO_TOKENS, _NO_TTFT = TokensKind.USAGE, TokensKind.NONE, TtftKind.NONE
 
 
 class _Line(msgspec.Struct, gc=False):
-    request_time: _Number = None
+    request_time: Seconds | None = None
+    msec: float | None = None
     status: _Number = None
-    msec: _Number = None
     uri: str | None = None
     request_completion: str | None = None
     up_content_type: str | None = None
@@ -121,11 +121,11 @@ class _Nginx:
             line = self._decode(raw)
         except UNREADABLE as error:
             line = self._recover(raw, error)
-        e2e = duration(line.request_time, 1.0)
+        e2e = line.request_time
         if e2e is None:
             raise LineProblem("no_match", "no request_time")
         start = None
-        end = number(line.msec)
+        end = line.msec
         if end is not None and EARLIEST <= end <= LATEST:
             start = end - e2e
         path = line.uri or ""
@@ -217,21 +217,11 @@ def _outputs(
     return None, None
 
 
-class _Upstream(NamedTuple):
-    """What the upstream variables say; `header` is since the request began.
-
-    `explained` when they account for all of the total, so that nothing else, such as
-    an upload, lies before the headers.
-    """
-
-    header: float | None
-    serving: float | None
-    attempts: int | None
-    backend: str
-    explained: bool
-
-
-_NO_UPSTREAM = _Upstream(None, None, None, "", explained=False)
+# What the upstream variables say: time to the headers since the request began,
+# serving time, attempts, backend, and whether they account for all of the total, so
+# that nothing else, such as an upload, lies before the headers.
+_Upstream = tuple[float | None, float | None, int | None, str, bool]
+_NO_UPSTREAM: _Upstream = (None, None, None, "", False)
 
 
 def _upstream(line: _Line, e2e: float) -> _Upstream:
@@ -243,7 +233,7 @@ def _upstream(line: _Line, e2e: float) -> _Upstream:
         return _several(addresses, str(headers), str(responses), e2e)
     serving = duration(responses)
     explained = serving is not None and e2e - serving <= UNEXPLAINED
-    return _Upstream(duration(headers), serving, 1, addresses, explained)
+    return duration(headers), serving, 1, addresses, explained
 
 
 def _several(addresses: str, headers: str, responses: str, e2e: float) -> _Upstream:
@@ -267,7 +257,7 @@ def _several(addresses: str, headers: str, responses: str, e2e: float) -> _Upstr
     explained = serving is not None and e2e - lost - serving <= UNEXPLAINED
     if header is not None:
         header += lost
-    return _Upstream(header, serving, len(tried), backend, explained)
+    return header, serving, len(tried), backend, explained
 
 
 def _around(
