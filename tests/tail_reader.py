@@ -6,6 +6,7 @@ STATE-stop is there and all was read. Totals and position are replaced in one st
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -52,7 +53,9 @@ def started(
 ) -> subprocess.Popen[bytes]:
     """Starts the program."""
     return subprocess.Popen(
-        [sys.executable, __file__, str(pattern), str(state), str(seconds), str(limit)]
+        [sys.executable, __file__, str(pattern), str(state), str(seconds), str(limit)],
+        # The tests may run without their folder on the path of programs.
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
     )
 
 

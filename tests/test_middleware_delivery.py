@@ -209,6 +209,7 @@ def write_together(path: Path, cap: int, count: int) -> None:
                 str(count),
             ],
             cwd=FILE.parent,
+            env={},  # the folder is on the path whatever the tests run with
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -351,6 +352,7 @@ def test_the_file_needs_nothing_else(tmp_path: Path) -> None:
         [sys.executable, "-S", "-c", textwrap.dedent(WRITER), path, "1000", "1"],
         cwd=copied.parent,
         stdin=subprocess.DEVNULL,
+        env={},
         check=True,
         timeout=60,
     )
