@@ -28,7 +28,7 @@ RETRY_SECONDS = 5.0
 class LogMemory:
     """What of a log outlives the process: totals and position, always together.
 
-    `lost` counts losses by reason, `too_long` and `misframed` go to the failures of
+    `lost` counts losses by reason; lines that were too long go to the failures of
     the totals.
     """
 
@@ -111,7 +111,6 @@ class RequestLog:
             self.stats = stats
             totals = memory.totals
             totals.failures["too_long"] += stats.too_long
-            totals.failures["no_match"] += stats.misframed
             for reason, times in stats.lost.items():
                 memory.lost[reason] = memory.lost.get(reason, 0.0) + times
         self._tell(stats)

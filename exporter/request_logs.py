@@ -19,8 +19,10 @@ from exporter.syslog import SyslogSource
 from exporter.tail import Tail
 from exporter.tail_batch import LineSource
 from exporter.tail_position import Position
+from exporter.tail_stream import StreamSource
 
 COVERAGE_SECONDS = 600.0
+STANDARD_INPUT = "-"
 
 
 class RequestLogs:
@@ -125,6 +127,8 @@ def open_source(source: GatewaySource, position: Position | None) -> LineSource:
         return DatagramSource(source.socket.removeprefix("unix://"))
     if source.syslog:
         return SyslogSource(source.syslog)
+    if source.path == STANDARD_INPUT:
+        return StreamSource(0, framing=source.framing)
     return Tail(source.path, position=position, framing=source.framing)
 
 

@@ -210,8 +210,8 @@ class LogFile:
         if not data:
             return Chunk([], 0)
         lines = self._advance(data, now)
-        if lines and lines[0].startswith(b"\0"):  # what is left of a hole
-            lines[0] = lines[0].lstrip(b"\0")
+        if any(line.startswith(b"\0") for line in lines):  # what is left of a hole
+            lines = [line.lstrip(b"\0") for line in lines]
         return Chunk(lines, len(data))
 
     def _intact(self, handle: Handle) -> bool:

@@ -35,7 +35,7 @@ class Log:
     def __init__(self, place: LogPosition, rules: Rules) -> None:
         self.path = os.fsdecode(place.path)
         self.problem = ""
-        self.gone = False
+        self._gone_at: float | None = None
         self._rules = rules
         self._base = os.fsdecode(place.base) or self.path
         framing = place.framing
@@ -67,6 +67,11 @@ class Log:
     def open_files(self) -> int:
         """How many files it holds open."""
         return sum(file.is_open for file in self.files)
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing stands at its path now."""
+        return self._gone_at is not None
 
     @property
     def lag(self) -> int:
@@ -105,12 +110,12 @@ class Log:
         try:
             live = regular(self.path)
         except OSError as error:
-            self.gone = True
+            self._gone_at = now if self._gone_at is None else self._gone_at
             self._found_problem(error)
             if not self._sought:
                 self._extend(now, tally)
             return
-        self.gone = False
+        self._gone_at = None
         self.problem = ""
         newest = self.files[-1] if self.files else None
         same = newest is not None and newest.identity == (live.st_dev, live.st_ino)
@@ -243,24 +248,22 @@ class Log:
         Call it after all was read.
         """
         messages: list[bytes] = []
+        quiet_since = now - self._rules.grace
         # In order, so that none between two that are held was forgotten already.
         for file in [file for file in self.files[:-1] if file.is_open]:
             newer = self.files[self.files.index(file) + 1 :]
             replaced = any(other.size > 0 for other in newer)
-            quiet = file.quiet_since(now - self._rules.grace)
-            if not (replaced and (file.ended or quiet)):
+            done = file.ended or file.quiet_since(quiet_since)
+            if not (replaced and done):
                 break
             messages += self._finish(file, tally)
-        newest = self.files[-1] if self.files else None
-        if (
-            self.gone
-            and newest is not None
-            and newest.is_open
-            and newest.quiet_since(now - self._rules.grace)
-        ):
-            messages += self._unframe(newest.finish(), tally)
-            messages += _counted(self._unframer.flush(), tally)
-            newest.close()
+        if self._gone_at is not None and self._gone_at <= quiet_since:
+            still = [file for file in self.files if file.is_open]
+            if still and all(file.quiet_since(quiet_since) for file in still):
+                for file in still:
+                    messages += self._unframe(file.finish(), tally)
+                    file.close()
+                messages += _counted(self._unframer.flush(), tally)
         return messages
 
     def release(self, file: LogFile) -> None:

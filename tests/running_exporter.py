@@ -33,7 +33,9 @@ def wait_for(condition: Callable[[], object], *, seconds: float = 20.0) -> None:
 class RunningExporter:
     """Starts `goodput-exporter` on a free port; `kill` is a `kill -9`."""
 
-    def __init__(self, *arguments: str | Path, port: int = 0) -> None:
+    def __init__(
+        self, *arguments: str | Path, port: int = 0, stdin: int | None = None
+    ) -> None:
         self.log: list[str] = []
         self.process = subprocess.Popen(
             [
@@ -41,6 +43,7 @@ class RunningExporter:
                 f"--web.listen-address=127.0.0.1:{port}",
                 *map(str, arguments),
             ],
+            stdin=stdin,
             stderr=subprocess.PIPE,
             text=True,
         )

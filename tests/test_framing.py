@@ -225,9 +225,25 @@ def test_a_last_part_without_its_end_comes_once_the_log_is_gone(tmp_path: Path) 
     reading.now += 10 * GRACE
     assert reading.poll() == []  # its writer may go on
     log.unlink()
+    assert reading.poll() == []  # it may be rotated at this moment
+    reading.now += GRACE
     assert reading.poll() == [b"last words"]
     assert reading.poll() == []
     assert reading.last.files_open == 0
+
+
+def test_parts_survive_a_look_in_the_midst_of_a_rotation(tmp_path: Path) -> None:
+    """For a moment the log has no live file; that does not end a message."""
+    log = tmp_path / "0.log"
+    log.touch()
+    reading = Reading(log, framing="cri")
+    append(log, cri(b"P", b"two "))
+    assert reading.poll() == []
+    reading.now += 10 * GRACE
+    log.rename(tmp_path / "0.log.20261129-141048")
+    assert reading.poll() == []
+    append(log, cri(b"F", b"parts"))
+    assert reading.poll() == [b"two parts"]
 
 
 def test_lines_of_another_form_in_a_file_are_counted(tmp_path: Path) -> None:

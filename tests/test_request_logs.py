@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import socket
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -59,7 +60,7 @@ def line(number: int, **given: object) -> bytes:
 
 def configuration(path: Path, log: Path, engine: str = "") -> Path:
     """Writes a configuration with a custom log, and an engine if given."""
-    text = CLASSES + f"gateways:\n  - name: edge\n    path: {log}{FIELDS}"
+    text = CLASSES + f"gateways:\n  - name: edge\n    path: '{log}'{FIELDS}"
     if engine:
         text += f"engines: [{{name: vllm, url: '{engine}', interval: 1s}}]\n"
     path.write_text(text, encoding="utf-8")
@@ -260,3 +261,18 @@ def test_many_models_and_failed_requests_claim_no_more_than_the_limit(
     assert sum(rows.values()) == 1100
     dropped = value(samples, "goodput_label_values_dropped_total", label="model")
     assert dropped == rows["other"]
+
+
+def test_standard_input_is_a_log(tmp_path: Path) -> None:
+    """`path: -` reads what is piped in, and its end ends nothing else."""
+    config = configuration(tmp_path / "c.yml", Path("-"))
+    exporter = RunningExporter(f"--config.file={config}", stdin=subprocess.PIPE)
+    with exporter:
+        pipe = exporter.process.stdin
+        assert pipe is not None
+        for number in range(5):
+            pipe.write(line(number).decode())
+        pipe.close()
+        wait_for(lambda: exporter.value("goodput_log_lines_total") == 5)
+        assert exporter.value(GOOD, model=MODEL, slo_class="interactive") == 5
+        assert exporter.get("/-/healthy").status_code == 200

@@ -27,7 +27,6 @@ def test_lines_do_not_depend_on_how_they_were_written(
     content: bytes, cuts: list[int], limit: int, restarts: set[int]
 ) -> None:
     """Whatever the writes, the batches and the restarts: the same lines."""
-    content = content.lstrip(b"\0")  # at the begin they are a hole's rest
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         log.touch()
@@ -43,7 +42,8 @@ def test_lines_do_not_depend_on_how_they_were_written(
                 reading.stop()
                 reading.resume()
         reading.stop()
-    assert found == content.split(b"\n")[:-1]
+    # Zeros at the begin of a line are what is left of a hole.
+    assert found == [line.lstrip(b"\0") for line in content.split(b"\n")[:-1]]
 
 
 STEPS = ("write", "half", "rotate", "late", "compress", "restart", "poll", "wait")

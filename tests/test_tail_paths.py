@@ -71,6 +71,7 @@ def test_files_beyond_the_limit_wait_for_their_turn(tmp_path: Path) -> None:
     assert reading.last.files_open == 2
     assert reading.last.problems == {str(tmp_path / "c.log"): "too many open files"}
     (tmp_path / "a.log").unlink()
+    assert reading.poll() == []
     reading.now += 2 * GRACE
     found = reading.poll() + reading.poll()
     assert numbers(found) == [1]

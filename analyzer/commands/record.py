@@ -154,7 +154,7 @@ class _Recording:
 
 def _copies(config: Config, directory: Path) -> list[LogCopy]:
     """Returns the copy of the first request log that is a file."""
-    files = [gateway for gateway in config.gateways if gateway.path]
+    files = [g for g in config.gateways if g.path not in ("", "-")]
     return [LogCopy(g.name, Path(g.path), directory) for g in files[:1]]
 
 

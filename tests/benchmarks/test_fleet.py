@@ -118,11 +118,9 @@ def test_memory_while_targets_come_and_go(tmp_path: Path) -> None:
 def churn(folder: Path, addresses: list[str]) -> None:
     """Runs an exporter whose targets leave one after the other, oldest first."""
     path = folder / "c.yml"
-    path.write_text(CONFIG.format(interval="1s"))
-    free, number = list(addresses), itertools.count()
-    pods: dict[str, str] = {}
-    while len(pods) < ENGINES:
-        pods[f"vllm-{next(number)}"] = free.pop()
+    path.write_text(CONFIG.format(interval="5s"))
+    free, seen = list(addresses), ENGINES
+    pods = {f"vllm-{number}": free.pop() for number in range(ENGINES)}
     put(folder, pods)
     options = Options(
         lambda: load_config(path), "test", retired_seconds=RETIRED_SECONDS
@@ -133,15 +131,16 @@ def churn(folder: Path, addresses: list[str]) -> None:
     begun = time.monotonic()
     for turn in itertools.count(1):
         free += [pods.pop(pod) for pod in list(pods)[:LEAVING]]
-        for _ in range(LEAVING):
-            pods[f"vllm-{next(number)}"] = free.pop(0)
+        for number in range(seen, seen + LEAVING):
+            pods[f"vllm-{number}"] = free.pop(0)
+        seen += LEAVING
         put(folder, pods)
         exporter.metrics(None, "")
         spent = time.monotonic() - begun
-        if turn % 5 == 0:
+        if turn % 10 == 0:
             kept = len(exporter._targets)
             print(
-                f"{spent:4.0f} s: {next(number):5} pods seen, {kept} kept,"
+                f"{spent:4.0f} s: {seen:5} pods seen, {kept} kept,"
                 f" {resident_mib(pid):.0f} MiB"
             )
         if spent > CHURN_SECONDS:
