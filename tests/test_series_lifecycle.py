@@ -168,3 +168,29 @@ def _held(exporter: Exporter) -> tuple[int, ...]:
         len([t for t in threads if not t.name.startswith("scrape")]),
         len(list(Path("/proc/self/fd").iterdir())),
     )
+
+
+def test_a_page_of_the_old_address_is_none_of_the_new_one(tmp_path: Path) -> None:
+    """A pod that moves while its page is on the way begins with the new page."""
+    with SyntheticEngine("pod") as old, SyntheticEngine("pod") as new:
+        put(tmp_path, old)
+        with running(tmp_path) as exporter:
+            old.finish()
+            samples(exporter)
+            target = exporter._targets["fleet/pod"]
+            with old.lock:  # its page does not come
+                late = threading.Thread(target=target.sample, kwargs={"tick": False})
+                late.start()
+                wait_for(lambda: target._flying)
+                for _ in range(5):
+                    new.finish()
+                put(tmp_path, new)
+                wait_for(lambda: target.flow.source.url == new.url)
+                exporter._sampler.forget("fleet/pod")  # nobody samples but us
+                assert target._flying
+                old.process.e2e.observe(1.0)
+            late.join(10)
+            assert target.flow.memory.snapshot is None
+            assert value(samples(exporter), EVENTS) == 0
+            new.finish()
+            wait_for(lambda: value(samples(exporter), EVENTS) == 1)
