@@ -1,0 +1,1 @@
+"""GPU exporters: their own names in, canonical signals in base units out."""
