@@ -89,11 +89,7 @@ def audit(flow: EngineFlow, *, version: str = "") -> Audit:
 def _lifetime(flow: EngineFlow, model: str, signal: str) -> Histogram | None:
     if flow.reading is None:
         return None
-    return total(
-        histogram
-        for key, histogram in flow.reading.snapshot.histograms.items()
-        if key.group.signal == signal and key.group.model == model
-    )
+    return total(flow.reading.histograms(signal, model))
 
 
 def _bucket_checks(
@@ -205,13 +201,8 @@ def _model_findings(flow: EngineFlow, model: str) -> Iterable[Finding]:
     reading = flow.reading
     if reading is None:
         return
-    counters: dict[str, float] = {}
-    for key, value in reading.snapshot.counters.items():
-        if key.group.model == model:
-            signal = key.group.signal
-            counters[signal] = counters.get(signal, 0.0) + value
     waiting = reading.gauge("waiting", model) or 0.0
-    if "rejections" in counters and not counters["rejections"]:
+    if reading.counter("rejections", model) == 0:
         evidence = f"{waiting:.0f} requests wait and " if waiting else ""
         yield Finding(
             "unbounded_admission",
@@ -220,14 +211,15 @@ def _model_findings(flow: EngineFlow, model: str) -> Iterable[Finding]:
             "the queue can grow past every latency target.",
             "--max-num-queued-reqs N (and --max-num-queued-tokens N), unless set",
         )
-    if counters.get("generation_tokens") and counters.get("flops") == 0:
+    generated = reading.counter("generation_tokens", model)
+    if generated and reading.counter("flops", model) == 0:
         yield Finding(
             "mfu_metrics_off",
             "info",
             f"Model {model}: the engine's estimate of its work stays 0.",
             "--enable-mfu-metrics",
         )
-    if counters.get("draft_tokens"):
+    if reading.counter("draft_tokens", model):
         yield Finding(
             "itl_per_step",
             "info",

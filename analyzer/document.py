@@ -107,7 +107,8 @@ def source_row(flow: EngineFlow) -> Document:
 def log_row(log: LogFlow) -> Document:
     """Returns what is to be known of one request log as a source."""
     totals = log.totals
-    unread = sum(totals.failures.values())
+    # A container's standard error holds messages; they are no broken requests.
+    unread = sum(n for reason, n in totals.failures.items() if reason != "stderr")
     return {
         "source": "gateway",
         "name": log.source.name,
@@ -163,9 +164,7 @@ def _model_row(
 ) -> Document:
     slo_class, reason = flow.class_of(model)
     ranks = []
-    for name, rank in flow.ranks():
-        if name != model:
-            continue
+    for rank in flow.reading.ranks_of(model) if flow.reading else ():
         row: Document = {"rank": rank}
         for signal in ("running", "waiting", "kv_cache_usage"):
             row[signal] = None if stale else flow.gauge(signal, model, rank)

@@ -9,12 +9,11 @@ from analyzer import accrual
 from analyzer.catalogue import KV_SAMPLE_BOUNDS, SCRAPE_FAILURES
 from analyzer.config import Config
 from analyzer.config_sources import EngineSource
-from analyzer.engines.reader import VllmReader
+from analyzer.engines.page import EnginePage, PageReader
 from analyzer.engines.reading import EngineReading
-from analyzer.exposition import LineError, Parser
+from analyzer.exposition import LineError
 from analyzer.goodput import Marginal, longest_prompt
 from analyzer.heartbeat import Pulse
-from analyzer.histogram import Histogram
 from analyzer.history import History, Peak, Totals, Trail
 from analyzer.ledger import Ledger
 from analyzer.liveness import Attempt, Liveness, rank_growth
@@ -54,7 +53,10 @@ class Memory:
 
 
 class EngineFlow:
-    """Follows one engine: `observe` a page or `fail`, then read what is known.
+    """Follows one engine: `read` and `observe` a page, or `fail`; then ask.
+
+    Whoever shares a flow between threads guards it, all but `read`: that touches
+    nothing else of it, and must not run twice at a time.
 
     *since* (Unix seconds) is when the engine came under watch: what a process that
     began later has counted is all new.
@@ -84,8 +86,7 @@ class EngineFlow:
         self.totals: dict[str, Totals] = {}
         self.in_flight_at_begin: dict[str, float] = {}
         self._peaks: dict[tuple[str, str], Peak] = {}
-        self._parser = Parser()
-        self._reader = VllmReader(admit=admit)
+        self._pages = PageReader(admit=admit)
         self.configure(source, config, at=since)
         for reason in SCRAPE_FAILURES:
             self._count("scrape_failures", 0.0, reason)
@@ -140,33 +141,29 @@ class EngineFlow:
         self._count("scrape_failures", 1.0, reason)
         self._judge(at, None)
 
+    def read(self, text: str, at: float) -> EnginePage:
+        """Returns the page *text*, scraped at *at*; the flow learns nothing of it."""
+        return self._pages.read(text, at)
+
     def observe(
-        self, text: str, at: float, *, seconds: float = 0.0, tick: bool = True
+        self, page: EnginePage, *, seconds: float = 0.0, tick: bool = True
     ) -> Increase | None:
-        """Records a page scraped at *at*; None when it is not an engine's page.
+        """Records a page that took *seconds*; None when it is not an engine's page.
 
         *tick* says that the sample is a timer's: only those enter distributions.
         """
-        exposition = self._parser.parse(text)
-        reading = self._reader.read(exposition, at)
-        if text and not text.endswith("\n"):
-            self.fail("connection", at, seconds=seconds, detail="ends within a line")
-            return None
-        if not exposition.values and not text.rstrip().endswith("# EOF"):
-            self.fail("not_an_exposition", at, seconds=seconds, detail=text[:80])
-            return None
-        if exposition.values and reading.prefix is None and not reading.frontend:
-            detail = f"no vLLM series, first: {exposition.series[0].name}"
-            self.fail("no_engine_metrics", at, seconds=seconds, detail=detail)
+        at, reading = page.at, page.reading
+        if page.failure:
+            self.fail(page.failure, at, seconds=seconds, detail=page.detail)
             return None
         memory = self.memory
         grown = increase(memory.snapshot, reading.snapshot, watched_since=memory.since)
         memory.snapshot = merge(memory.snapshot, reading.snapshot, grown.reset)
         memory.last_success = at
         self.reading = reading
-        self.damaged = exposition.errors
+        self.damaged = page.errors
         self._count("scrapes", 1.0)
-        self._count("damaged_lines", float(exposition.damaged_lines))
+        self._count("damaged_lines", float(page.damaged_lines))
         self._count("sum_anomalies", float(grown.sum_anomalies))
         if grown.reset is not Reset.NONE:
             self._count("resets", 1.0, grown.reset.value)
@@ -202,10 +199,7 @@ class EngineFlow:
 
     def ranks(self) -> tuple[tuple[str, str], ...]:
         """Returns the (model, rank) pairs on the latest page."""
-        if self.reading is None:
-            return ()
-        models = self.reading.models
-        return tuple((m, r) for m in models for r in self.reading.ranks(m))
+        return () if self.reading is None else self.reading.ranks
 
     def gauge(self, signal: str, model: str, rank: str) -> float | None:
         """Returns a gauge of the latest page, None when it has none."""
@@ -258,14 +252,8 @@ class EngineFlow:
 
     def _longest_prompt(self, reading: EngineReading, model: str) -> float:
         declared = self.source.declared.get("max_model_len")
-        lengths: Histogram | None = next(
-            (
-                histogram
-                for key, histogram in reading.snapshot.histograms.items()
-                if key.group.signal == "prompt_length" and key.group.model == model
-            ),
-            None,
-        )
+        # The bounds come from the model's limit, so they are the same at every rank.
+        lengths = next(iter(reading.histograms("prompt_length", model)), None)
         return longest_prompt(lengths, declared or self.served.max_model_len)
 
     def _watch_gauges(self, reading: EngineReading, at: float, *, tick: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterable
 
 OTHER = "other"
@@ -10,7 +11,8 @@ OTHER = "other"
 class LabelCap:
     """Admits label values up to a limit; the rest is `other`, and counted.
 
-    Reserved values, those a configuration names, always have their place.
+    Reserved values, those a configuration names, always have their place. Several
+    threads may ask at a time.
     """
 
     def __init__(self, limit: int, reserved: Iterable[str] = ()) -> None:
@@ -18,34 +20,41 @@ class LabelCap:
         self._reserved = frozenset(reserved)
         self._admitted: set[str] = set()
         self._dropped = 0
+        self._lock = threading.Lock()  # for what changes; to look takes none
 
     def admit(self, value: str) -> str:
         """Returns *value*, or `other` when its place is taken."""
         if value in self._reserved or value in self._admitted:
             return value
-        if len(self._admitted) < self._limit - len(self._reserved):
-            self._admitted.add(value)
-            return value
-        self._dropped += 1
+        with self._lock:
+            room = len(self._admitted) < self._limit - len(self._reserved)
+            if room or value in self._admitted:  # somebody else may just have asked
+                self._admitted.add(value)
+                return value
+            self._dropped += 1
         return OTHER
 
     def known(self, value: str) -> str:
         """Returns *value* if it has a place already, else `other`; claims none."""
         if value in self._reserved or value in self._admitted:
             return value
-        self._dropped += 1
+        with self._lock:
+            self._dropped += 1
         return OTHER
 
     def retain(self, values: Collection[str]) -> None:
         """Frees the places of all but *values*, for what nobody shows any more."""
-        self._admitted.intersection_update(values)
+        with self._lock:
+            self._admitted.intersection_update(values)
 
     def reserve(self, reserved: Iterable[str], limit: int) -> None:
         """Takes over another configuration's names and limit; who is in stays in."""
-        self._reserved = frozenset(reserved)
-        self._limit = limit
+        with self._lock:
+            self._reserved = frozenset(reserved)
+            self._limit = limit
 
     def take_dropped(self) -> int:
         """Returns how many values went to `other` since the last call."""
-        dropped, self._dropped = self._dropped, 0
+        with self._lock:
+            dropped, self._dropped = self._dropped, 0
         return dropped

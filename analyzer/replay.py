@@ -11,6 +11,7 @@ from analyzer.catalogue import SCRAPE_FAILURES
 from analyzer.config import Config
 from analyzer.config_sources import EngineSource, GatewaySource
 from analyzer.flow import EngineFlow
+from analyzer.gateways.framing import Framing, FramingState, Unframer
 from analyzer.logflow import LogFlow
 from analyzer.sources.recording import Scrape
 
@@ -40,7 +41,8 @@ def replay(
             reason = scrape.reason if scrape.reason in SCRAPE_FAILURES else "connection"
             flow.fail(reason, scrape.at, seconds=scrape.seconds, detail=scrape.reason)
         else:
-            flow.observe(scrape.text, scrape.at, seconds=scrape.seconds)
+            page = flow.read(scrape.text, scrape.at)
+            flow.observe(page, seconds=scrape.seconds)
         last = scrape.at
         on_scrape(scrape)
     return None if flow is None else (flow, last)
@@ -51,13 +53,19 @@ def replay_log(
 ) -> LogFlow:
     """Returns the flow of a recorded request log after every line.
 
-    It is read as the configuration's first gateway, by the format its lines have
-    when there is none. *aliases* maps other names to served models.
+    It is read as the configuration's first gateway, by the format and the framing
+    its lines have when there is none. *aliases* maps other names to served models.
     """
     source = config.gateways[0] if config.gateways else GatewaySource(DEFAULT_GATEWAY)
     flow = LogFlow(source, config, aliases=lambda: aliases)
+    unframer = Unframer(FramingState(Framing(source.framing)))
     remaining = iter(lines)
     while batch := list(islice(remaining, LINES_AT_ONCE)):
-        flow.take(batch, math.inf)
+        found = unframer.feed(batch)
+        flow.take(found.messages, math.inf, errors=found.errors)
+        flow.totals.failures["too_long"] += found.too_long
+    rest = unframer.flush()
+    flow.take(rest.messages, math.inf, errors=rest.errors)
+    flow.totals.failures["too_long"] += rest.too_long
     flow.finish(math.inf)
     return flow

@@ -99,7 +99,7 @@ class Target:
         at = time.time()
         begun = time.monotonic()
         try:
-            page = fetcher.get(source.url, timeout=source.timeout)
+            got = fetcher.get(source.url, timeout=source.timeout)
         except ScrapeError as error:
             with self._lock:
                 if self.flow.source.url != source.url:
@@ -112,10 +112,12 @@ class Target:
                 )
             self._log(f"{error.reason}: {error.detail}")
             return
+        # A large page takes long, and everybody else waits for the lock.
+        page = self.flow.read(got.text, at)
         with self._lock:
             if self.flow.source.url != source.url:
                 return
-            grown = self.flow.observe(page.text, at, seconds=page.seconds, tick=tick)
+            grown = self.flow.observe(page, seconds=got.seconds, tick=tick)
             attempt = self.flow.attempt
         if grown is None:
             self._log(f"{attempt.reason}: {attempt.detail}" if attempt else "")

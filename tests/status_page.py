@@ -122,7 +122,7 @@ def feed(flow: EngineFlow, found: Iterable[Scrape]) -> float:
         if scrape.text is None:
             flow.fail(scrape.reason, at, seconds=scrape.seconds, detail=scrape.reason)
         else:
-            flow.observe(scrape.text, at, seconds=scrape.seconds)
+            flow.observe(flow.read(scrape.text, at), seconds=scrape.seconds)
     return at
 
 

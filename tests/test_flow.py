@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from episodes import DIRECTORY
+from watched_engine import observe
 
 from analyzer.catalogue import SCRAPE_FAILURES
 from analyzer.config import Config, parse_config
@@ -127,17 +128,17 @@ def test_an_engine_is_starting_until_its_grace_is_over() -> None:
         expected = "starting" if at <= 2600 else "down"
         assert state(followed, float(at)) == expected, at
     assert followed.state(2620.0) == ("down", "no answer for 620 s: refused")
-    followed.observe(Engine().page(), 2700.0)
+    observe(followed, Engine().page(), 2700.0)
     assert followed.state(2700.0) == ("serving", "")
 
 
 def test_a_refused_connection_after_serving_is_down_at_once() -> None:
     """Nobody listens any more: that is no hiccup."""
     followed = flow()
-    followed.observe(Engine().page(), 2000.0)
+    observe(followed, Engine().page(), 2000.0)
     followed.fail("refused", 2002.0, seconds=0.1)
     assert followed.state(2002.0) == ("down", "failing for 0 s: refused")
-    followed.observe(Engine().page(), 2004.0)
+    observe(followed, Engine().page(), 2004.0)
     assert state(followed, 2004.0) == "serving"
 
 
@@ -146,11 +147,11 @@ def test_a_lone_failure_does_not_flip_the_state(reason: str) -> None:
     """Only ten seconds of failures in a row do; one page in between begins anew."""
     followed = flow()
     engine = Engine()
-    followed.observe(engine.page(), 2000.0)
+    observe(followed, engine.page(), 2000.0)
     for at in (2002.0, 2010.0):
         followed.fail(reason, at, seconds=5.0)
         assert state(followed, at) == "serving"
-    followed.observe(engine.page(), 2011.0)
+    observe(followed, engine.page(), 2011.0)
     for at in (2013.0, 2022.0):
         followed.fail(reason, at, seconds=5.0)
         assert state(followed, at) == "serving"
@@ -162,7 +163,7 @@ def test_a_lone_failure_does_not_flip_the_state(reason: str) -> None:
 def test_statistics_switched_off_are_a_state_of_their_own() -> None:
     """An API server without engine series is neither idle nor down."""
     followed = flow()
-    assert followed.observe(real_page("stats-disabled"), 2000.0) is not None
+    assert observe(followed, real_page("stats-disabled"), 2000.0) is not None
     assert state(followed, 2000.0) == "stats_disabled"
     assert followed.ranks() == ()
     assert total(followed, "target_scrapes", "engine") == 1
@@ -172,13 +173,13 @@ def test_an_engine_is_asleep_when_every_rank_is() -> None:
     """One rank awake serves; without the series nothing is known of sleep."""
     followed = flow()
     engine = Engine(awake=0)
-    followed.observe(engine.page(), 2000.0)
+    observe(followed, engine.page(), 2000.0)
     assert state(followed, 2000.0) == "sleeping"
     other = engine.page().replace('engine="0"', 'engine="1"')
     awake = other.replace('sleep_state="awake"} 0', 'sleep_state="awake"} 1')
-    followed.observe(engine.page() + awake, 2002.0)
+    observe(followed, engine.page() + awake, 2002.0)
     assert state(followed, 2002.0) == "serving"
-    followed.observe(re.sub(r"vllm:engine_sleep.*\n", "", engine.page()), 2004.0)
+    observe(followed, re.sub(r"vllm:engine_sleep.*\n", "", engine.page()), 2004.0)
     assert state(followed, 2004.0) == "serving"
 
 
@@ -186,18 +187,18 @@ def test_an_engine_without_progress_is_stalled_after_its_grace() -> None:
     """Work on the gauges and no counter that moves; the sentence says how long."""
     followed = flow()
     engine = Engine(running=2.0, tokens=500)
-    followed.observe(engine.page(), 2000.0)
+    observe(followed, engine.page(), 2000.0)
     engine.tokens += 1
     for at in (2010.0, 2020.0, 2040.0):
-        followed.observe(engine.page(), at)
+        observe(followed, engine.page(), at)
         assert state(followed, at) == "serving"
-    followed.observe(engine.page(), 2042.0)
+    observe(followed, engine.page(), 2042.0)
     assert followed.state(2042.0) == (
         "stalled",
         "requests present, no counter moved for 32 s",
     )
     engine.tokens += 1
-    followed.observe(engine.page(), 2044.0)
+    observe(followed, engine.page(), 2044.0)
     assert state(followed, 2044.0) == "serving"
 
 
@@ -208,7 +209,7 @@ def test_a_hung_engine_that_refuses_new_requests_is_stalled() -> None:
     for at in range(2000, 2040, 2):
         engine.rejected += 3
         engine.answered += 1  # a client that left is answered with 200
-        followed.observe(engine.page(), float(at))
+        observe(followed, engine.page(), float(at))
     assert state(followed, 2038.0) == "stalled"
     assert total(followed, "engine_rejected_requests", "m", "x") == 57
 
@@ -219,17 +220,17 @@ def test_a_lone_long_prompt_is_no_stall() -> None:
     engine = Engine()
     engine.finish(10, ttft=16.0, e2e=20.0)
     engine.prefill = [9.0] * 10  # in the bucket up to ten seconds, p99 at most 10 s
-    followed.observe(engine.page(), 2000.0)
+    observe(followed, engine.page(), 2000.0)
     assert state(followed, 5600.0) == "serving"
     engine.running = 1.0
     for at in (5602.0, 5620.0):
-        followed.observe(engine.page(), at)
+        observe(followed, engine.page(), at)
         assert state(followed, at) == "serving"
     impatient = replace(SOURCE, stall_grace=12.0)
     followed.configure(impatient, CONFIG, at=5621.0)
-    followed.observe(engine.page(), 5622.0)
+    observe(followed, engine.page(), 5622.0)
     assert state(followed, 5622.0) == "serving"  # 20 s after 5602: twice 10 s
-    followed.observe(engine.page(), 5623.0)
+    observe(followed, engine.page(), 5623.0)
     assert state(followed, 5623.0) == "stalled"
 
 
@@ -238,15 +239,15 @@ def test_an_engine_that_drains_is_neither_stalled_nor_down() -> None:
     followed = flow()
     engine = Engine(running=3.0)
     engine.finish(5)
-    followed.observe(engine.page(), 2000.0)
+    observe(followed, engine.page(), 2000.0)
     engine.failed += 2
     engine.tokens += 30
-    followed.observe(engine.page(), 2002.0)
+    observe(followed, engine.page(), 2002.0)
     assert state(followed, 2002.0) == "draining"
     followed.fail("refused", 2004.0, seconds=0.1)
     assert state(followed, 2004.0) == "draining"
     assert state(followed, 2065.0) == "down"
-    followed.observe(Engine(started=2050.0).page(), 2070.0)
+    observe(followed, Engine(started=2050.0).page(), 2070.0)
     assert state(followed, 2070.0) == "serving"
 
 
@@ -257,13 +258,13 @@ def test_gauges_are_stale_before_the_first_page_and_without_later_ones() -> None
     """Three intervals, at least ten seconds, and the time-out are believed."""
     followed = flow()
     assert followed.stale(2000.0) == "no page read yet"
-    followed.observe(Engine(running=2.0).page(), 2000.0)
+    observe(followed, Engine(running=2.0).page(), 2000.0)
     assert followed.stale(2000.0) == ""
     followed.fail("timeout", 2010.0, seconds=5.0)
     assert followed.stale(2015.0) == ""
     assert followed.stale(2016.0) == "last page is 16 s old"
     slow = flow(source=replace(SOURCE, interval=20.0))
-    slow.observe(Engine().page(), 2000.0)
+    observe(slow, Engine().page(), 2000.0)
     assert slow.stale(2065.0) == ""
     assert slow.stale(2066.0) == "last page is 66 s old"
 
@@ -273,12 +274,12 @@ def test_frozen_gauges_are_stale_and_enter_no_distribution() -> None:
     followed = flow()
     engine = Engine(running=4.0, waiting=1.0, kv=0.99)
     engine.finish()
-    followed.observe(engine.page(), 2000.0)
+    observe(followed, engine.page(), 2000.0)
     engine.tokens += 10
-    followed.observe(engine.page(), 2002.0)
+    observe(followed, engine.page(), 2002.0)
     engine.answered += 5  # five answers end, and the engine finishes none
     for at in range(2004, 2060, 2):
-        followed.observe(engine.page(), float(at))
+        observe(followed, engine.page(), float(at))
     assert pulse(followed) is Pulse.FROZEN
     assert state(followed, 2058.0) == "serving"
     assert followed.stale(2058.0) == (
@@ -288,7 +289,7 @@ def test_frozen_gauges_are_stale_and_enter_no_distribution() -> None:
     assert samples[("m",)].count == 6  # 2000, 2002 … 2010, and none from 2012 on
     engine.running, engine.waiting, engine.kv = 1.0, 0.0, 0.1
     engine.tokens += 1
-    followed.observe(engine.page(), 2060.0)
+    observe(followed, engine.page(), 2060.0)
     assert pulse(followed) is Pulse.MOVING
     assert followed.stale(2060.0) == ""
 
@@ -296,9 +297,9 @@ def test_frozen_gauges_are_stale_and_enter_no_distribution() -> None:
 def test_only_ticks_enter_distributions_but_every_page_the_maximum() -> None:
     """Scrapes of ours come at any rate; the timer's samples are evenly spaced."""
     followed = flow()
-    followed.observe(Engine(kv=0.5).page(), 2000.0)
-    followed.observe(Engine(kv=0.97).page(), 2001.0, tick=False)
-    followed.observe(Engine(kv=0.4).page(), 2002.0)
+    observe(followed, Engine(kv=0.5).page(), 2000.0)
+    observe(followed, Engine(kv=0.97).page(), 2001.0, tick=False)
+    observe(followed, Engine(kv=0.4).page(), 2002.0)
     samples = followed.ledger.histograms["goodput_engine_kv_cache_usage_samples"]
     assert samples[("m",)].count == 2
     assert followed.kv_peak("m", "0", 2030.0) == 0.97
@@ -344,13 +345,13 @@ def test_a_page_that_is_no_engines_is_a_failure_and_costs_nothing(
     """Totals and the remembered page stay; the next good page goes on from there."""
     followed = flow()
     engine = Engine(tokens=500)
-    followed.observe(engine.page(), 2000.0)
-    assert followed.observe(text, 2002.0) is None
+    observe(followed, engine.page(), 2000.0)
+    assert observe(followed, text, 2002.0) is None
     assert total(followed, "target_scrape_failures", "engine", reason) == 1
     assert followed.attempt is not None
     assert followed.attempt.reason == reason
     engine.tokens = 530
-    followed.observe(engine.page(), 2004.0)
+    observe(followed, engine.page(), 2004.0)
     assert total(followed, "engine_generation_tokens", "m") == 30
     assert total(followed, "target_scrapes", "engine") == 3
 
@@ -358,7 +359,7 @@ def test_a_page_that_is_no_engines_is_a_failure_and_costs_nothing(
 def test_an_empty_openmetrics_page_is_an_engine_without_series_yet() -> None:
     """Some engines print a series only once it has moved."""
     followed = flow()
-    assert followed.observe("# EOF\n", 2000.0) is not None
+    assert observe(followed, "# EOF\n", 2000.0) is not None
     assert followed.state(2000.0) == ("serving", "no series yet")
 
 
@@ -367,10 +368,10 @@ def test_damaged_lines_and_impossible_sums_are_counted() -> None:
     followed = flow()
     engine = Engine()
     engine.finish(2)
-    followed.observe(engine.page(), 2000.0)
+    observe(followed, engine.page(), 2000.0)
     engine.finish(3)
     page = engine.page().replace(f"{sum(engine.e2e)}", "123456789.0")
-    followed.observe(page + "garbage\nmore garbage\n", 2002.0)
+    observe(followed, page + "garbage\nmore garbage\n", 2002.0)
     assert total(followed, "target_damaged_lines", "engine") == 2
     assert [error.excerpt for error in followed.damaged] == ["garbage", "more garbage"]
     assert total(followed, "target_sum_anomalies", "engine") == 1
@@ -386,10 +387,10 @@ def test_resets_are_counted_by_kind() -> None:
     assert rows == {
         ("engine", kind): 0.0 for kind in ("restart", "series", "other_process")
     }
-    followed.observe(Engine(tokens=500).page(), 2000.0)
-    followed.observe(Engine(tokens=40).page(), 2002.0)
-    followed.observe(Engine(tokens=7, started=2003.0).page(), 2010.0)
-    followed.observe(Engine(tokens=900).page(), 2012.0)
+    observe(followed, Engine(tokens=500).page(), 2000.0)
+    observe(followed, Engine(tokens=40).page(), 2002.0)
+    observe(followed, Engine(tokens=7, started=2003.0).page(), 2010.0)
+    observe(followed, Engine(tokens=900).page(), 2012.0)
     rows = dict(followed.ledger.rows("goodput_target_resets_total"))
     assert set(rows.values()) == {1.0}
     assert total(followed, "engine_generation_tokens", "m") == 47
@@ -400,7 +401,7 @@ def test_an_engine_that_starts_under_watch_has_had_no_reset() -> None:
     followed = flow(since=BORN - 10)
     engine = Engine()
     engine.finish(3)
-    grown = followed.observe(engine.page(), 2000.0)
+    grown = observe(followed, engine.page(), 2000.0)
     assert grown is not None
     assert grown.reset is Reset.NONE
     assert total(followed, "engine_generation_tokens", "m") == 30
@@ -419,9 +420,9 @@ def test_rows_of_a_class_that_is_gone_go_with_it() -> None:
     """A reload renames the class: the old one's counters end, the engine's go on."""
     followed = flow()
     engine = Engine()
-    followed.observe(engine.page(), 2000.0)
+    observe(followed, engine.page(), 2000.0)
     engine.finish(4)
-    followed.observe(engine.page(), 2002.0)
+    observe(followed, engine.page(), 2002.0)
     assert criterion(followed, "ttft", "fast") == 4
     renamed = parse_config(
         "slo_classes: [{name: quick, good: {ttft: 500ms}, objective: 0.9}]"
@@ -429,7 +430,7 @@ def test_rows_of_a_class_that_is_gone_go_with_it() -> None:
     followed.configure(SOURCE, renamed, at=2003.0)
     assert criterion(followed, "ttft", "fast") is None
     engine.finish(3)
-    followed.observe(engine.page(), 2004.0)
+    observe(followed, engine.page(), 2004.0)
     assert criterion(followed, "ttft", "quick") == 3
     assert total(followed, "engine_generation_tokens", "m") == 70
 
@@ -437,11 +438,11 @@ def test_rows_of_a_class_that_is_gone_go_with_it() -> None:
 def test_another_address_is_another_engine() -> None:
     """Its first page is a baseline, however much it has counted."""
     followed = flow()
-    followed.observe(Engine(tokens=500).page(), 2000.0)
+    observe(followed, Engine(tokens=500).page(), 2000.0)
     moved = replace(SOURCE, url="http://other:8000/metrics")
     followed.configure(moved, CONFIG, at=2001.0)
-    followed.observe(Engine(tokens=90_000).page(), 2002.0)
-    followed.observe(Engine(tokens=90_005).page(), 2004.0)
+    observe(followed, Engine(tokens=90_000).page(), 2002.0)
+    observe(followed, Engine(tokens=90_005).page(), 2004.0)
     assert total(followed, "engine_generation_tokens", "m") == 5
 
 
@@ -461,12 +462,12 @@ def test_a_flow_goes_on_from_what_another_remembered() -> None:
     """Totals and the last page outlive the process: nothing counts twice or is lost."""
     first = flow()
     engine = Engine()
-    first.observe(engine.page(), 2000.0)
+    observe(first, engine.page(), 2000.0)
     engine.finish(5)
-    first.observe(engine.page(), 2002.0)
+    observe(first, engine.page(), 2002.0)
     engine.finish(2)
     second = EngineFlow(SOURCE, CONFIG, since=2050.0, memory=first.memory)
-    second.observe(engine.page(), 2052.0)
+    observe(second, engine.page(), 2052.0)
     assert criterion(second, "e2e", "fast") == 7
     assert total(second, "engine_generation_tokens", "m") == 70
 
@@ -539,7 +540,7 @@ def test_a_recorded_restart_is_down_once_and_serves_again(
         if scrape.text is None:
             followed.fail("refused", scrape.at, seconds=scrape.seconds)
         else:
-            followed.observe(scrape.text, scrape.at, seconds=scrape.seconds)
+            observe(followed, scrape.text, scrape.at, seconds=scrape.seconds)
         seen.append((scrape.text is not None, state(followed, scrape.at)))
     assert set(seen) == {(True, "serving"), (False, "down")}
     assert followed.liveness.gaps == 1
@@ -595,8 +596,8 @@ def test_an_engine_that_refuses_new_requests_and_finishes_old_ones_is_draining()
 ):
     """Answers of 500, no first token, tokens that go on: a drain, and then it went."""
     flow = _drain_flow()
-    flow.observe(_drain_page(refused=0, tokens=10, first_tokens=4, running=4), 1.0)
-    flow.observe(_drain_page(refused=3, tokens=20, first_tokens=4, running=4), 2.0)
+    observe(flow, _drain_page(refused=0, tokens=10, first_tokens=4, running=4), 1.0)
+    observe(flow, _drain_page(refused=3, tokens=20, first_tokens=4, running=4), 2.0)
     assert flow.state(2.0)[0] == "draining"
     flow.fail("refused", 5.0, seconds=0.0)
     assert flow.state(5.0)[0] == "draining"
@@ -607,21 +608,21 @@ def test_an_engine_that_refuses_new_requests_and_finishes_old_ones_is_draining()
 def test_one_refused_answer_is_no_drain_for_long() -> None:
     """The next first token, or a minute without refusals, ends it."""
     flow = _drain_flow()
-    flow.observe(_drain_page(refused=0, tokens=10, first_tokens=4, running=4), 1.0)
-    flow.observe(_drain_page(refused=1, tokens=20, first_tokens=4, running=4), 2.0)
+    observe(flow, _drain_page(refused=0, tokens=10, first_tokens=4, running=4), 1.0)
+    observe(flow, _drain_page(refused=1, tokens=20, first_tokens=4, running=4), 2.0)
     assert flow.state(2.0)[0] == "draining"
-    flow.observe(_drain_page(refused=1, tokens=30, first_tokens=5, running=4), 3.0)
+    observe(flow, _drain_page(refused=1, tokens=30, first_tokens=5, running=4), 3.0)
     assert flow.state(3.0)[0] == "serving"
-    flow.observe(_drain_page(refused=2, tokens=40, first_tokens=5, running=0), 4.0)
-    flow.observe(_drain_page(refused=2, tokens=40, first_tokens=5, running=0), 100.0)
+    observe(flow, _drain_page(refused=2, tokens=40, first_tokens=5, running=0), 4.0)
+    observe(flow, _drain_page(refused=2, tokens=40, first_tokens=5, running=0), 100.0)
     assert flow.state(100.0)[0] == "serving"
 
 
 def test_a_hung_engine_that_answers_500_is_stalled_not_draining() -> None:
     """Refusals count for a drain only while the requests in work go on."""
     flow = _drain_flow()
-    flow.observe(_drain_page(refused=0, tokens=10, first_tokens=4, running=4), 1.0)
+    observe(flow, _drain_page(refused=0, tokens=10, first_tokens=4, running=4), 1.0)
     for second in range(2, 60):
         page = _drain_page(refused=second, tokens=10, first_tokens=4, running=4)
-        flow.observe(page, float(second))
+        observe(flow, page, float(second))
     assert flow.state(59.0)[0] == "stalled"

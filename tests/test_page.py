@@ -85,7 +85,7 @@ def hostile_page() -> Page:
         for scrape in found:
             given = (scrape.text or "").replace(f'"{MODEL}"', f'"{text}"')
             given = given.replace('engine="1"', f'engine="{text[:60]}"')
-            flow.observe(f"{given}{text}\n", scrape.at)
+            flow.observe(flow.read(f"{given}{text}\n", scrape.at))
         flows.append(flow)
     broken = make_flow("broken", since=found[0].at)
     broken.fail("connection", found[-1].at, seconds=0.1, detail=HOSTILE[0])

@@ -209,7 +209,7 @@ def test_statistics_switched_off_are_told_apart_from_idleness() -> None:
     text = scrapes("kv-a")[0].text or ""
     http = re.sub(r"(?m)^(# \w+ )?vllm:.*\n", "", text)
     flow = make_flow(since=100.0)
-    flow.observe(http, 101.0)
+    flow.observe(flow.read(http, 101.0))
     result = rendered([flow], 102.0)
     assert "▲stats disabled" in result.said("ul")
     assert set(overview(result).values()) == {"—"}

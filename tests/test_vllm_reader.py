@@ -253,7 +253,7 @@ def test_every_generation_gives_the_same_counters_and_gauges(name: str) -> None:
         if signal not in version.absent:
             assert reading.gauge(signal, "m") == value, signal
     assert reading.models == ("m",)
-    assert reading.ranks("m") == ("0",)
+    assert reading.ranks_of("m") == ("0",)
 
 
 @pytest.mark.parametrize("name", VERSIONS)
@@ -421,12 +421,12 @@ def test_an_idle_engine_has_every_signal_at_zero() -> None:
     assert reading.prefix == "vllm:"
     assert reading.frontend
     assert reading.models == ("tinyA",)
-    assert reading.ranks("tinyA") == ("0",)
+    assert reading.ranks_of("tinyA") == ("0",)
     assert reading.snapshot.started == pytest.approx(1795961216.45)
     assert set(counters(reading).values()) == {0.0}
     assert all(h.count == 0 for h in histograms(reading).values())
-    assert reading.gauge("sleep_state", "tinyA", extra="awake") == 1
-    assert reading.gauge("waiting_by_reason", "tinyA", extra="capacity") == 0
+    assert reading.gauges[Group("sleep_state", "tinyA", "0", "awake")] == 1
+    assert reading.gauges[Group("waiting_by_reason", "tinyA", "0", "capacity")] == 0
     assert reading.gauge("running", "tinyA") == 0
     assert missing(reading) == {}
     assert histograms(reading)["ttft"].bounds == (*TTFT, INF)
@@ -436,7 +436,7 @@ def test_an_idle_engine_has_every_signal_at_zero() -> None:
 def test_gauges_before_the_first_step_are_absent_and_not_zero() -> None:
     """Several API servers print them late; counters exist, the start is unknown."""
     reading = read(page("dp2-two-api-servers-before-first-step.prom"))
-    assert reading.ranks("tinyA") == ("0", "1")
+    assert reading.ranks_of("tinyA") == ("0", "1")
     assert reading.snapshot.started is None
     for signal in ("running", "waiting", "kv_cache_usage"):
         assert reading.gauge(signal, "tinyA") is None
@@ -467,7 +467,7 @@ def test_a_pod_may_show_another_rank_than_zero_alone() -> None:
     """
     text = page("idle-mfu-two-names.prom").replace('engine="0"', 'engine="3"')
     reading = read(text)
-    assert reading.ranks("tinyA") == ("3",)
+    assert reading.ranks_of("tinyA") == ("3",)
     assert reading.gauge("running", "tinyA", "3") == 0
     assert reading.gauge("running", "tinyA", "0") is None
     rejections = [

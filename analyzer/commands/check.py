@@ -97,7 +97,7 @@ def probe(source: EngineSource, config: Config) -> Probe:
         with suppress(ScrapeError, ValueError):
             url = sibling_url(source.url, "/v1/models")
             flow.learn(served_models(fetcher.get(url, timeout=source.timeout).body))
-        flow.observe(page.text, now, seconds=page.seconds)
+        flow.observe(flow.read(page.text, now), seconds=page.seconds)
     except ScrapeError as error:
         flow.fail(error.reason, now, seconds=0.0, detail=error.detail)
     finally:

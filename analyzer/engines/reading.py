@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from analyzer.histogram import Histogram
 from analyzer.snapshot import Group, Snapshot
 
+# Signals of the API server's process rather than of one model.
+PROCESS_SIGNALS = frozenset({"http_completions"})
 
-@dataclass(frozen=True, slots=True)
+
+# Without slots, which leave no place for what is worked out once: whoever reads a
+# page asks for each of its models and ranks in turn, and a page may have many.
+@dataclass(frozen=True)
 class EngineReading:
     """One scrape: cumulative series, gauges, configuration labels, and gaps.
 
@@ -25,30 +32,66 @@ class EngineReading:
     prefix: str | None = None
     frontend: bool = False
 
-    @property
+    @cached_property
     def models(self) -> tuple[str, ...]:
         """The models on the page, sorted."""
-        found = {g.model for g in self._groups() if g.signal not in PROCESS_SIGNALS}
-        return tuple(sorted(found))
+        return tuple(self._ranks)
 
-    def ranks(self, model: str) -> tuple[str, ...]:
-        """The data-parallel ranks of *model* that have series, sorted."""
-        found = {g.rank for g in self._groups() if g.model == model and g.rank}
-        return tuple(sorted(found))
+    @cached_property
+    def ranks(self) -> tuple[tuple[str, str], ...]:
+        """The (model, data-parallel rank) pairs that have series, sorted."""
+        return tuple((m, r) for m, ranks in self._ranks.items() for r in ranks)
 
-    def gauge(
-        self, signal: str, model: str, rank: str | None = None, extra: str | None = None
-    ) -> float | None:
-        """Returns a gauge, summed over what is left open; None when absent."""
-        found = [
-            value
-            for group, value in self.gauges.items()
-            if group.signal == signal
-            and group.model == model
-            and rank in (None, group.rank)
-            and extra in (None, group.extra)
-        ]
-        return sum(found) if found else None
+    def ranks_of(self, model: str) -> tuple[str, ...]:
+        """Returns the data-parallel ranks of *model* that have series, sorted."""
+        return self._ranks.get(model, ())
+
+    def gauge(self, signal: str, model: str, rank: str | None = None) -> float | None:
+        """Returns a gauge, summed over the ranks if none is given; None when absent."""
+        return self._gauge_sums.get((signal, model, rank))
+
+    def counter(self, signal: str, model: str) -> float | None:
+        """Returns a counter since its process began, over all ranks and labels."""
+        return self._counter_sums.get((signal, model))
+
+    def histograms(self, signal: str, model: str) -> Sequence[Histogram]:
+        """Returns a histogram since its process began, of each rank and replica."""
+        return self._histograms.get((signal, model), ())
+
+    @cached_property
+    def _ranks(self) -> Mapping[str, tuple[str, ...]]:
+        found: dict[str, set[str]] = {}
+        for group in self._groups():
+            if group.signal not in PROCESS_SIGNALS:
+                ranks = found.setdefault(group.model, set())
+                if group.rank:
+                    ranks.add(group.rank)
+        return {model: tuple(sorted(found[model])) for model in sorted(found)}
+
+    @cached_property
+    def _gauge_sums(self) -> Mapping[tuple[str, str, str | None], float]:
+        sums: dict[tuple[str, str, str | None], float] = {}
+        for group, value in self.gauges.items():
+            for rank in (group.rank, None):
+                key = (group.signal, group.model, rank)
+                sums[key] = sums.get(key, 0.0) + value
+        return sums
+
+    @cached_property
+    def _counter_sums(self) -> Mapping[tuple[str, str], float]:
+        sums: dict[tuple[str, str], float] = {}
+        for key, value in self.snapshot.counters.items():
+            name = (key.group.signal, key.group.model)
+            sums[name] = sums.get(name, 0.0) + value
+        return sums
+
+    @cached_property
+    def _histograms(self) -> Mapping[tuple[str, str], Sequence[Histogram]]:
+        found: dict[tuple[str, str], list[Histogram]] = {}
+        for key, histogram in self.snapshot.histograms.items():
+            name = (key.group.signal, key.group.model)
+            found.setdefault(name, []).append(histogram)
+        return found
 
     def _groups(self) -> Iterator[Group]:
         yield from self.gauges
@@ -56,7 +99,3 @@ class EngineReading:
             yield key.group
         for key in self.snapshot.histograms:
             yield key.group
-
-
-# Signals of the API server's process rather than of one model.
-PROCESS_SIGNALS = frozenset({"http_completions"})

@@ -35,7 +35,9 @@ def test_a_cycle_against_parsing_alone_by_prometheus_client() -> None:
     config = parse_config(CONFIG)
     flow = EngineFlow(config.engines[0], config, since=0.0)
     at = iter(range(1_000_000))
-    cycle = cpu_milliseconds(lambda page: flow.observe(page, float(next(at))), pages)
+    cycle = cpu_milliseconds(
+        lambda page: flow.observe(flow.read(page, float(next(at)))), pages
+    )
     rival = cpu_milliseconds(
         lambda page: [
             s for f in text_string_to_metric_families(page) for s in f.samples
