@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from analyzer.config import Config
 from analyzer.config_sources import GatewaySource
 from analyzer.gateways.detect import detect, format_for
-from analyzer.gateways.format import Format
+from analyzer.gateways.format import Format, FormatMemory, Parse
 from analyzer.gateways.record import LineProblem, RequestRecord
 from analyzer.judgement import Verdict, class_for, judge
 from analyzer.requests_total import RequestTotals
 from analyzer.slo import NO_CLASS, SloClass
 
 DETECTION_LINES = 50
+DETECTION_BYTES = 256 << 10
 MAX_KNOWN_CLASSES = 10_000
+MAX_KNOWN_LENGTH = 1024  # of path and tenant: longer ones are looked up anew
 FUTURE_SECONDS = 300.0
 KEPT_SECONDS = 3600.0
 SPACING_SECONDS = 10.0
@@ -63,11 +65,26 @@ class Counts:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What was read of a log and waits to be counted: it must outlive the process.
+
+    `lines`, and `errors` of a standard error, wait for a line that tells the format;
+    `memory` is what the format of that name knows of lines before. All is bounded.
+    """
+
+    lines: tuple[bytes, ...] = ()
+    errors: tuple[bytes, ...] = ()
+    format: str = ""
+    memory: FormatMemory = field(default_factory=FormatMemory)
+
+
 class LogFlow:
     """Follows one log: `take` its lines, then read its totals.
 
     *aliases* gives the names that mean a served model; *admit* the label value of
-    a model, and of one whose request failed, which may not claim a place.
+    a model, and of one whose request failed, which may not claim a place. *waiting*
+    is what an earlier flow of the log had read and not counted.
     """
 
     def __init__(
@@ -79,6 +96,7 @@ class LogFlow:
         admit: Callable[[str], str] = lambda model: model,
         admit_failed: Callable[[str], str] = lambda model: model,
         totals: RequestTotals | None = None,
+        waiting: Waiting | None = None,
     ) -> None:
         self.source = source
         self.totals = totals or RequestTotals()
@@ -87,7 +105,8 @@ class LogFlow:
         self._aliases = aliases
         self._admit = admit
         self._admit_failed = admit_failed
-        self._undetected: list[bytes] = []
+        # Set while lines wait for a format, or a format has not recalled its memory.
+        self._waiting = waiting
         self._served: Mapping[str, str] = {}
         self._known: dict[tuple[str, str, str], SloClass | None] = {}
         self._history: deque[tuple[float, dict[tuple[str, str], Counts]]] = deque()
@@ -101,8 +120,9 @@ class LogFlow:
         )
         if source != self.source or headers != self._headers:
             self._headers = headers
+            self._waiting = self.waiting
             self.format = format_for(source, headers)
-            self._undetected.clear()
+            self.problem = ""
         self.source = source
         self._classes = config.slo_classes
         self._policy = frozenset(source.policy_statuses)
@@ -124,47 +144,99 @@ class LogFlow:
     @property
     def undecided(self) -> int:
         """Lines that wait for one by which their format is recognised."""
-        return len(self._undetected)
+        waiting = self._waiting
+        return len(waiting.lines) + len(waiting.errors) if waiting else 0
 
-    def take(self, lines: Iterable[bytes], at: float) -> None:
-        """Counts *lines* (without newlines) that were read at *at*."""
-        log_format = self.format
-        if log_format is None:
-            self._undetected.extend(lines)
-            log_format = self.format = detect(self._undetected, self._headers or ())
-            if log_format is None:
-                if len(self._undetected) > DETECTION_LINES:
-                    self._give_up()
+    @property
+    def waiting(self) -> Waiting:
+        """What was taken and is not counted yet."""
+        if self._waiting is not None:
+            return self._waiting
+        if self.format is None:
+            return Waiting()
+        return Waiting(format=self.format.name, memory=self.format.memory())
+
+    def take(
+        self, lines: Sequence[bytes], at: float, *, errors: Sequence[bytes] = ()
+    ) -> None:
+        """Counts *lines* (without newlines) that were read at *at*.
+
+        *errors* are those of a container's standard error. What is no request there
+        is counted as `stderr`.
+        """
+        if self.format is None and not lines and not errors:
+            return
+        waiting = self._waiting
+        if waiting is not None:
+            lines = [*waiting.lines, *lines]
+            errors = [*waiting.errors, *errors]
+        if self.format is None:
+            self.format = detect([*lines, *errors], self._headers or ())
+            if self.format is None:
+                self._wait(lines, errors)
                 return
-            lines, self._undetected = self._undetected, []
             self.problem = ""
-        parse, totals = log_format.parse, self.totals
         aliases = self._aliases()
         if aliases != self._served:
             self._served = aliases
             self._known.clear()
+        if waiting is not None:
+            self._recall(self.format, waiting, at)
+        self._count_lines(self.format.parse, lines, at)
+        if errors:
+            self._count_lines(self.format.parse, errors, at, problem="stderr")
+
+    def _count_lines(
+        self, parse: Parse, lines: Sequence[bytes], at: float, *, problem: str = ""
+    ) -> None:
+        """Counts *lines*; what is no record counts as its reason, or as *problem*."""
+        totals = self.totals
         for line in lines:
             totals.lines += 1.0
             try:
                 record = parse(line)
-            except LineProblem as problem:
-                totals.failures[problem.reason] += 1.0
+            except LineProblem as found:
+                totals.failures[problem or found.reason] += 1.0
                 continue
             if record is not None:
                 self._count(record, at)
 
-    def finish(self, at: float) -> None:
-        """Counts what waited for later lines: none will come."""
-        if self._undetected:
-            self._give_up()
-        for record in self.format.held() if self.format else ():
+    def _recall(self, log_format: Format, waiting: Waiting, at: float) -> None:
+        """Gives the format what it knew before; of another one nothing will come."""
+        self._waiting = None
+        if waiting.format == log_format.name:
+            log_format.recall(waiting.memory)
+            return
+        for record in waiting.memory.held.values():
             self._count(record, at)
 
-    def _give_up(self) -> None:
-        """Counts lines of no known format, and goes on looking at later ones."""
-        self.totals.lines += len(self._undetected)
-        self.totals.failures["no_match"] += len(self._undetected)
-        self._undetected.clear()
+    def finish(self, at: float) -> None:
+        """Counts what waited for later lines: none will come."""
+        if self._waiting is not None:
+            self.take((), at)
+        waiting, self._waiting = self.waiting, None
+        self._give_up(waiting.lines, waiting.errors)
+        for record in waiting.memory.held.values():
+            self._count(record, at)
+        if self.format is not None:
+            self.format.held()
+
+    def _wait(self, lines: Sequence[bytes], errors: Sequence[bytes]) -> None:
+        """Keeps lines of no known format for a while, then counts them."""
+        size = sum(map(len, lines)) + sum(map(len, errors))
+        if len(lines) + len(errors) > DETECTION_LINES or size > DETECTION_BYTES:
+            self._give_up(lines, errors)
+            lines = errors = ()
+        before = self.waiting
+        self._waiting = replace(before, lines=tuple(lines), errors=tuple(errors))
+
+    def _give_up(self, lines: Sequence[bytes], errors: Sequence[bytes]) -> None:
+        """Counts lines of no known format; later ones may yet tell it."""
+        if not lines and not errors:
+            return
+        self.totals.lines += len(lines) + len(errors)
+        self.totals.failures["no_match"] += len(lines)
+        self.totals.failures["stderr"] += len(errors)
         self.problem = "no known format recognises these lines; set `format`"
 
     def _count(self, record: RequestRecord, at: float) -> None:
@@ -195,6 +267,8 @@ class LogFlow:
     def _class(self, record: RequestRecord, served: str) -> SloClass | None:
         names = (served,) if served == record.model else (served, record.model)
         if not self._cacheable:
+            return class_for(record, self._classes, names)
+        if len(record.route) + len(record.tenant) > MAX_KNOWN_LENGTH:
             return class_for(record, self._classes, names)
         key = (record.model, record.route, record.tenant)
         try:

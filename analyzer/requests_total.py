@@ -125,15 +125,16 @@ class RequestTotals:
     """
 
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
-    excluded: dict[str, float] = field(
-        default_factory=lambda: dict.fromkeys(EXCLUSIONS, 0.0)
-    )
+    excluded: dict[str, float] = field(default_factory=dict)
     unknown: dict[str, float] = field(default_factory=dict)
     lines: float = 0.0
-    failures: dict[str, float] = field(
-        default_factory=lambda: dict.fromkeys(LINE_PROBLEMS, 0.0)
-    )
+    failures: dict[str, float] = field(default_factory=dict)
     last_record: float | None = None
+
+    def __post_init__(self) -> None:
+        # Totals that an earlier version wrote may lack a reason.
+        self.excluded = {**dict.fromkeys(EXCLUSIONS, 0.0), **self.excluded}
+        self.failures = {**dict.fromkeys(LINE_PROBLEMS, 0.0), **self.failures}
 
     def row(self, model: str, name: str, classes: tuple[SloClass, ...]) -> Row:
         """Returns the row of a model and class, made at 0 when it is new."""

@@ -185,9 +185,14 @@ Whether a server sends its headers before the first token (vLLM does, SGLang hol
 back) is learnt per route from answers that tell both times; only then is a header time
 taken for TTFT.
 
+Of a container's log both streams are read, as some programs write their access log to
+the standard error (Caddy does by default). A line of the standard error that is no
+request is a message of the program: it counts as `stderr` in
+`goodput_log_parse_failures_total`, not as an unreadable request.
+
 Each line counts once however often the process is killed, with `--storage.path`:
-totals and position are written together. Datagrams are the exception: what nobody had
-counted is gone with the process.
+totals, position and what was read and waits for a later line are written together.
+Datagrams are the exception: what nobody had counted is gone with the process.
 """
 
 

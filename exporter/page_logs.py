@@ -34,6 +34,7 @@ UNREADABLE = {
     "wrong_value": "with a value that cannot be",
     "too_long": "too long",
     "too_deep": "nested too deep",
+    "stderr": "messages of the standard error",
 }
 LOSSES = {
     "file_gone": "the rest of a file is nowhere to be found",
@@ -208,9 +209,13 @@ def _format(log: Log) -> Markup:
 
 def _lines(row: Row) -> Markup:
     said = [count(row["lines"])]
+    failures = dict(row["parse_failures"])
+    messages = failures.pop("stderr", 0)
     if row["unreadable"]:
         said.append(f", {count(row['unreadable'])} unreadable: ")
-        said.append(_by_name(row["parse_failures"], UNREADABLE))
+        said.append(_by_name(failures, UNREADABLE))
+    if messages:
+        said.append(f", {count(messages)} {UNREADABLE['stderr']}")
     return join(said)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from analyzer.config import Config
 from analyzer.config_sources import GatewaySource
 from analyzer.gateways.detect import AUTO
-from analyzer.logflow import LogFlow
+from analyzer.logflow import LogFlow, Waiting
 from analyzer.requests_total import RequestTotals
 from exporter.datagram import SourceError
 from exporter.log_state import LogState
@@ -29,12 +29,13 @@ class LogMemory:
     """What of a log outlives the process: totals and position, always together.
 
     `lost` counts losses by reason; lines that were too long go to the failures of
-    the totals.
+    the totals. `waiting` was read before the position, and is in no total yet.
     """
 
     totals: RequestTotals = field(default_factory=RequestTotals)
     position: Position | None = None
     lost: dict[str, float] = field(default_factory=dict)
+    waiting: Waiting = field(default_factory=Waiting)
 
 
 class RequestLog:
@@ -51,11 +52,11 @@ class RequestLog:
         lock: AbstractContextManager[object],
         *,
         open_source: Callable[[GatewaySource, Position | None], LineSource],
-        flow: Callable[[GatewaySource, Config, RequestTotals], LogFlow],
+        flow: Callable[[GatewaySource, Config, LogMemory], LogFlow],
         memory: LogMemory | None = None,
     ) -> None:
         self.memory = memory or LogMemory()
-        self.flow = flow(source, config, self.memory.totals)
+        self.flow = flow(source, config, self.memory)
         self.stats = Stats()
         self._lock = lock
         self._open_source = open_source
@@ -69,6 +70,11 @@ class RequestLog:
     def name(self) -> str:
         """The log's name in the configuration."""
         return self.flow.source.name
+
+    def kept(self) -> LogMemory:
+        """Returns what outlives the process; to be called under the lock."""
+        self.memory.waiting = self.flow.waiting
+        return self.memory
 
     def configure(self, source: GatewaySource, config: Config) -> None:
         """Takes over a reloaded configuration; another place is another log."""
@@ -104,7 +110,7 @@ class RequestLog:
                 return False
             at = time.time()
             batch = self._lines.poll()
-            self.flow.take(batch.lines, at)
+            self.flow.take(batch.lines, at, errors=batch.errors)
             self.flow.mark(at)
             memory, stats = self.memory, batch.stats
             memory.position = batch.position

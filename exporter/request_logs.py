@@ -10,7 +10,6 @@ from analyzer.config_sources import GatewaySource
 from analyzer.flow import EngineFlow
 from analyzer.labels import LabelCap
 from analyzer.logflow import LogFlow
-from analyzer.requests_total import RequestTotals
 from exporter.datagram import DatagramSource
 from exporter.log_state import LogState
 from exporter.request_log import LogMemory, RequestLog
@@ -66,7 +65,7 @@ class RequestLogs:
             )
 
     def _flow(
-        self, source: GatewaySource, config: Config, totals: RequestTotals
+        self, source: GatewaySource, config: Config, memory: LogMemory
     ) -> LogFlow:
         return LogFlow(
             source,
@@ -74,7 +73,8 @@ class RequestLogs:
             aliases=self._aliases,
             admit=self._cap.admit,
             admit_failed=self._cap.known,
-            totals=totals,
+            totals=memory.totals,
+            waiting=memory.waiting,
         )
 
     def all(self) -> Sequence[RequestLog]:
@@ -101,7 +101,7 @@ class RequestLogs:
         """Returns what outlives the process; to be read under the lock."""
         return {
             **self._memories,
-            **{name: log.memory for name, log in self._logs.items()},
+            **{name: log.kept() for name, log in self._logs.items()},
         }
 
     def views(self) -> list[LogView]:

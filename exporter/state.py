@@ -94,7 +94,8 @@ class Store:
             return
         temporary = self._path.with_suffix(".new")
         try:
-            with temporary.open("wb") as file:
+            # Lines of a log may be in it, while nobody knows their format.
+            with open(temporary, "wb", opener=_private) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -111,6 +112,10 @@ class Store:
     def close(self) -> None:
         """Lets another process have the directory."""
         self._lock.close()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _decode(data: bytes) -> State:

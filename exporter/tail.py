@@ -104,7 +104,7 @@ class Tail:
             looked_at,
             tuple(log.position for log in self._logs.values()),
         )
-        return Batch(lines, position, self._stats(tally), more)
+        return Batch(lines, position, self._stats(tally), more, errors=tally.errors)
 
     def _read(
         self, limit_bytes: int, now: float, tally: Tally

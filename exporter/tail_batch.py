@@ -47,19 +47,22 @@ class Stats:
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of one batch while it is being made."""
+    """The counts of one batch while it is being made, and its `errors`."""
 
     too_long: int = 0
     misframed: int = 0
     rotations: int = 0
     truncations: int = 0
     lost: Counter[str] = field(default_factory=Counter)
+    errors: list[bytes] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Lines without their newline, in order, and the position behind them.
 
+    `errors` are lines that a container's program wrote to its standard error: most
+    are its messages, but some programs write their log there.
     Whoever counts the lines writes the totals and `position` together; starting from
     that position, each line is counted once however often the process is killed.
     `position` is None for sources that cannot go back: datagrams and pipes. `more`
@@ -72,6 +75,7 @@ class Batch:
     stats: Stats
     more: bool = False
     ended: bool = False
+    errors: Sequence[bytes] = ()
 
 
 class LineSource(Protocol):

@@ -292,4 +292,5 @@ class Log:
 def _counted(found: Unframed, tally: Tally) -> list[bytes]:
     tally.misframed += found.misframed
     tally.too_long += found.too_long
+    tally.errors += found.errors
     return found.messages

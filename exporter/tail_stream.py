@@ -97,10 +97,11 @@ class StreamSource:
         if ended:
             lines += self._splitter.finish()
         found = self._unframer.feed(lines)
-        messages, too_long = found.messages, found.too_long
+        messages, errors, too_long = found.messages, found.errors, found.too_long
         if ended:
             flushed = self._unframer.flush()
             messages += flushed.messages
+            errors += flushed.errors
             too_long += flushed.too_long
         stats = Stats(
             too_long=too_long + self._splitter.take_too_long(),
@@ -108,7 +109,7 @@ class StreamSource:
             lag_bytes=lag,
             problems={"stdin": problem} if problem else {},
         )
-        return Batch(messages, None, stats, more, ended)
+        return Batch(messages, None, stats, more, ended, errors)
 
     def close(self) -> None:
         """Ends the thread; the descriptor stays open."""

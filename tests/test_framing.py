@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from rotating_log import line, numbers, rotate
 from tail_reading import GRACE, Reading, append
 
-from analyzer.gateways.framing import Framing, FramingState, Unframer, recognise
+from analyzer.gateways.framing import (
+    Framing,
+    FramingState,
+    Unframed,
+    Unframer,
+    recognise,
+)
 
 TIME = b"2026-11-29T14:10:48.123456789"
 
@@ -57,7 +63,7 @@ def test_the_framing_of_a_line_is_recognised(text: bytes, framing: Framing) -> N
 
 @pytest.mark.parametrize("framing", [Framing.AUTO, Framing.CRI])
 def test_cri_parts_are_joined_by_stream(framing: Framing) -> None:
-    """Parts of stdout and stderr may take turns; blanks in the text are kept."""
+    """Parts of stdout and stderr may take turns, apart; blanks in the text are kept."""
     data = (
         cri(b"F", b"  one ")
         + cri(b"P", b"two-")
@@ -67,12 +73,9 @@ def test_cri_parts_are_joined_by_stream(framing: Framing) -> None:
         + cri(b"F", b"end")
         + cri(b"F", b"")
     )
-    assert unframed(FramingState(framing), data) == [
-        b"  one ",
-        b"err-or",
-        b"two- end",
-        b"",
-    ]
+    found = Unframer(FramingState(framing)).feed(data.splitlines())
+    assert found.messages == [b"  one ", b"two- end", b""]
+    assert found.errors == [b"err-or"]
 
 
 def test_cri_lines_whose_text_is_empty_may_lack_the_last_blank() -> None:
@@ -85,11 +88,9 @@ def test_docker_parts_are_joined_and_escapes_undone() -> None:
     """A part has no newline at its end; text comes back as UTF-8."""
     data = docker('{"a":"é') + docker("err\n", "stderr") + docker(' \\"}\n')
     data += docker("\n")
-    assert unframed(FramingState(Framing.DOCKER), data) == [
-        b"err",
-        '{"a":"é \\"}'.encode(),
-        b"",
-    ]
+    found = Unframer(FramingState(Framing.DOCKER)).feed(data.splitlines())
+    assert found.messages == ['{"a":"é \\"}'.encode(), b""]
+    assert found.errors == [b"err"]
 
 
 @pytest.mark.parametrize(
@@ -136,11 +137,15 @@ def test_a_message_whose_parts_are_too_long_together_is_dropped(
 def test_flush_returns_what_has_no_end() -> None:
     """The parts of both streams come out once; a message too long only counts."""
     unframer = Unframer(FramingState(Framing.CRI), max_message_bytes=3)
-    data = cri(b"P", b"ab") + cri(b"P", b"long", b"stderr")
-    assert unframer.feed(data.splitlines()).messages == []
-    found = unframer.flush()
-    assert (found.messages, found.too_long) == ([b"ab"], 1)
-    assert unframer.flush().messages == []
+    for out, error, messages, errors in (
+        (b"ab", b"long", [b"ab"], []),
+        (b"long", b"ab", [], [b"ab"]),
+    ):
+        data = cri(b"P", out) + cri(b"P", error, b"stderr")
+        assert unframer.feed(data.splitlines()).messages == []
+        found = unframer.flush()
+        assert (found.messages, found.errors, found.too_long) == (messages, errors, 1)
+        assert unframer.flush() == Unframed([])
 
 
 @given(
@@ -169,15 +174,17 @@ def test_messages_survive_any_cut_into_parts_and_any_restart(
                 tag = b"F" if last else b"P"
                 framed.append(cri(tag, piece.encode(), stream.encode()))
     state = FramingState(framing)
-    found: list[bytes] = []
+    found: list[tuple[bool, bytes]] = []
     unframer = Unframer(state)
     for index, text_line in enumerate(framed):
-        found += unframer.feed([text_line.removesuffix(b"\n")]).messages
+        now = unframer.feed([text_line.removesuffix(b"\n")])
+        found += [(False, text) for text in now.messages]
+        found += [(True, text) for text in now.errors]
         if index in stops:
             encoded = msgspec.msgpack.encode(unframer.state)
             state = msgspec.msgpack.decode(encoded, type=FramingState)
             unframer = Unframer(state)
-    assert found == [text.encode() for _, text in whole]
+    assert found == [(error, text.encode()) for error, text in whole]
 
 
 def halves(number: int, framing: str) -> tuple[bytes, bytes]:

@@ -342,7 +342,7 @@ def test_a_million_model_names_leave_nothing_behind() -> None:
         record = log_format.parse(line.replace(b"%06d", b"%06d" % n))
         assert record is not None
     reader = log_format.parse.__self__  # type: ignore[attr-defined]
-    assert len(reader._habits._seen) == 64
+    assert len(reader.habits._seen) == 64
     long_name = changed(first("envoy"), llm_model="m" * 1_000_000)
     record = log_format.parse(long_name)
     assert record is not None

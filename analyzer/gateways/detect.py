@@ -48,11 +48,9 @@ def detect(lines: Sequence[bytes], headers: Iterable[str] = ()) -> Format | None
     other programs before it do not matter.
     """
     headers = tuple(headers)
+    known = [make(headers) for make in _FORMATS.values()]
     for line in lines:
-        known = [make(headers) for make in _FORMATS.values()]
-        found = [
-            known_format for known_format in known if known_format.recognises(line)
-        ]
+        found = [log_format for log_format in known if log_format.recognises(line)]
         if len(found) == 1:
             return found[0]
     return None

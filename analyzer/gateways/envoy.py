@@ -116,14 +116,14 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _Envoy:
-    __slots__ = ("_decode", "_habits", "_headers", "_lines", "_recover")
+    __slots__ = ("_decode", "_headers", "_lines", "_recover", "habits")
 
     def __init__(self, headers: Iterable[str]) -> None:
         found = Headers({name: name.replace("-", "_") for name in headers})
         self._headers = found or None
         decoder = LineDecoder(found.extended(_Line))
         self._decode, self._recover = decoder.decode, decoder.recover
-        self._habits = HeaderHabits()
+        self.habits = HeaderHabits()
         self._lines = 0
 
     def parse(self, raw: bytes) -> RequestRecord | None:
@@ -223,7 +223,7 @@ class _Envoy:
             return _read_tokens(line, start)
         first, kind = line.us_us_rx_body_beg, _FIRST_BODY_BYTE
         if first is UNSET:
-            late = header is not None and self._habits.late(path)
+            late = header is not None and self.habits.late(path)
             first, kind = (header, TtftKind.HEADERS) if late else (None, _NO_TTFT)
         elif first is not None:
             first *= 1e-6
@@ -231,7 +231,7 @@ class _Envoy:
             if header is not None and (
                 self._lines < WELL_LEARNT or not self._lines % 16
             ):
-                self._habits.saw(path, header, first)
+                self.habits.saw(path, header, first)
         tokens = line.completion_tokens
         if tokens is None:
             return first, kind, None, None, None, _NO_TOKENS
@@ -288,10 +288,13 @@ def envoy(headers: Iterable[str] = ()) -> Format:
 
     A header's member has its name with underscores: `x_priority`.
     """
+    reader = _Envoy(headers)
     return Format(
         name="envoy",
-        parse=_Envoy(headers).parse,
+        parse=reader.parse,
         criteria=CRITERIA,
         blind=BLIND,
         recognises=_recognises,
+        memory=reader.habits.memory,
+        recall=reader.habits.recall,
     )

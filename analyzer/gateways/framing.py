@@ -16,6 +16,7 @@ from enum import StrEnum
 import msgspec
 
 MAX_MESSAGE_BYTES = 1 << 20
+STDERR = "stderr"
 
 
 class Framing(StrEnum):
@@ -45,13 +46,14 @@ class FramingState:
 
 @dataclass(frozen=True, slots=True)
 class Unframed:
-    """The messages in some lines.
+    """The messages in some lines, those of the standard error apart in `errors`.
 
     `misframed` of them are lines of another form, passed on as they are; `too_long`
     messages were dropped.
     """
 
     messages: list[bytes]
+    errors: list[bytes] = field(default_factory=list)
     misframed: int = 0
     too_long: int = 0
 
@@ -83,6 +85,7 @@ class Unframer:
             return Unframed(list(lines))
         read = read_cri if self._framing is Framing.CRI else read_docker
         messages: list[bytes] = []
+        errors: list[bytes] = []
         misframed = too_long = 0
         for line in lines:
             found = read(line)
@@ -91,16 +94,17 @@ class Unframer:
                 messages.append(line)
                 continue
             stream, whole, text = found
+            to = errors if stream == STDERR else messages
             if whole and not self._parts:
-                messages.append(text)
+                to.append(text)
                 continue
             message = self._join(stream, text, whole=whole)
             if whole:
                 if message is None:
                     too_long += 1
                 else:
-                    messages.append(message)
-        return Unframed(messages, misframed, too_long)
+                    to.append(message)
+        return Unframed(messages, errors, misframed, too_long)
 
     def _join(self, stream: str, text: bytes, *, whole: bool) -> bytes | None:
         """Returns the message so far, None when it is too long; keeps it if partial."""
@@ -118,17 +122,19 @@ class Unframer:
 
         A process that ends without a newline leaves such a last part.
         """
-        parts = list(self._parts.values())
-        self._parts.clear()
-        messages = [part.data for part in parts if not part.too_long]
-        return Unframed(messages, too_long=len(parts) - len(messages))
+        parts = self._parts
+        self._parts = {}
+        whole = {stream: p.data for stream, p in parts.items() if not p.too_long}
+        errors = [whole.pop(STDERR)] if STDERR in whole else []
+        too_long = sum(part.too_long for part in parts.values())
+        return Unframed(list(whole.values()), errors, too_long=too_long)
 
 
 _CRI = re.compile(
     rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) "
     rb"(?:stdout|stderr) [PF](?::[^ ]*)?(?: |\Z)"
 )
-_STREAMS = {b"stdout": "stdout", b"stderr": "stderr"}
+_STREAMS = {b"stdout": "stdout", b"stderr": STDERR}
 
 
 class _DockerLine(msgspec.Struct):

@@ -88,14 +88,14 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _Haproxy:
-    __slots__ = ("_decode", "_habits", "_headers", "_recover")
+    __slots__ = ("_decode", "_headers", "_recover", "habits")
 
     def __init__(self, headers: Iterable[str]) -> None:
         found = Headers({name: name.replace("-", "_") for name in headers})
         self._headers = found or None
         decoder = LineDecoder(found.extended(_Line))
         self._decode, self._recover = decoder.decode, decoder.recover
-        self._habits = HeaderHabits()
+        self.habits = HeaderHabits()
 
     def parse(self, raw: bytes) -> RequestRecord | None:
         """Returns the record of a line; raises LineProblem."""
@@ -140,7 +140,7 @@ class _Haproxy:
         """Returns the time to the first output, its kind, and whether it streams."""
         stream = None if line.res_ct is UNSET else streamed(line.res_ct)
         if line.tb_us is UNSET:
-            if stream and header is not None and self._habits.late(path):
+            if stream and header is not None and self.habits.late(path):
                 return header, TtftKind.HEADERS, stream
             return None, TtftKind.NONE, stream
         began, responded = line.t0_us, number(line.th_us)
@@ -156,7 +156,7 @@ class _Haproxy:
         if not 0.0 <= body - began <= DAY * 1e6:
             return None, TtftKind.FIRST_BODY_BYTE, stream
         if responded is not None:
-            self._habits.saw(path, (responded - began) * 1e-6, ttft)
+            self.habits.saw(path, (responded - began) * 1e-6, ttft)
         return ttft, TtftKind.FIRST_BODY_BYTE, stream
 
 
@@ -183,10 +183,13 @@ def haproxy(headers: Iterable[str] = ()) -> Format:
 
     A header's member has its name with underscores: `x_priority`.
     """
+    reader = _Haproxy(headers)
     return Format(
         name="haproxy",
-        parse=_Haproxy(headers).parse,
+        parse=reader.parse,
         criteria=CRITERIA,
         blind=BLIND,
         recognises=_recognises,
+        memory=reader.habits.memory,
+        recall=reader.habits.recall,
     )

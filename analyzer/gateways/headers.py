@@ -8,6 +8,8 @@ first body byte or token was seen too, on the same route of the same log.
 
 from __future__ import annotations
 
+from analyzer.gateways.format import FormatMemory
+from analyzer.gateways.values import LONGEST_LABEL
 from analyzer.judgement import is_generation
 
 TOGETHER = 0.005  # seconds between headers and first output that are no wait
@@ -35,10 +37,22 @@ class HeaderHabits:
         if together and first_output < TELLING:
             return
         count, bits = self._seen.get(route, (0, 0))
-        if not count and (len(self._seen) >= MOST_ROUTES or not is_generation(route)):
+        if not count and (
+            len(self._seen) >= MOST_ROUTES
+            or len(route) > LONGEST_LABEL
+            or not is_generation(route)
+        ):
             return
         kept = (bits << 1 | together) & ((1 << REMEMBERED) - 1)
         self._seen[route] = (min(count + 1, REMEMBERED), kept)
+
+    def memory(self) -> FormatMemory:
+        """Returns what was learnt, for `recall` after a restart."""
+        return FormatMemory(habits=dict(self._seen))
+
+    def recall(self, memory: FormatMemory) -> None:
+        """Goes on from what was learnt before."""
+        self._seen = dict(memory.habits)
 
     def late(self, route: str) -> bool | None:
         """Whether headers come with the first token; None until that is known."""

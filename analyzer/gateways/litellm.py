@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analyzer.gateways.format import Format
+from analyzer.gateways.format import Format, FormatMemory
 from analyzer.gateways.json_line import UNREADABLE, LineDecoder, has_members
 from analyzer.gateways.record import (
     E2eKind,
@@ -127,7 +127,7 @@ class _Litellm:
             line = self._decode(raw)
         except UNREADABLE as error:
             line = self._recover(raw, error)
-        call, payload = line.litellm_call_id or "", line.slo
+        call, payload = (line.litellm_call_id or "")[:LONGEST_LABEL], line.slo
         if line.event == "proxy_failure_hook":
             return _refused(call, self._failed.pop(call, None), line)
         if payload is not None and line.event in ("success", "failure"):
@@ -146,6 +146,15 @@ class _Litellm:
         found = tuple(self._failed.values())
         self._failed.clear()
         return found
+
+    def memory(self) -> FormatMemory:
+        """Returns what waits and what was told, for `recall` after a restart."""
+        return FormatMemory(held=dict(self._failed), seen=tuple(self._seen))
+
+    def recall(self, memory: FormatMemory) -> None:
+        """Goes on from what waited and was told before."""
+        self._failed = OrderedDict(memory.held)
+        self._seen = OrderedDict.fromkeys(memory.seen)
 
     def _is_repeated(self, call: str, start: float | None) -> bool:
         """Whether the same attempt was told before, among the last of them."""
@@ -203,11 +212,13 @@ def _record(call: str, payload: _Payload, headers: tuple[str, ...]) -> RequestRe
     return RequestRecord(
         request_id=call,
         start=start,
-        route=_ROUTES.get(call_type, f"/{call_type}") if call_type else "",
+        route=_ROUTES.get(call_type, f"/{call_type}"[:LONGEST_LABEL])
+        if call_type
+        else "",
         backend=(payload.api_base or "")[:LONGEST_LABEL],
-        tenant=payload.end_user or given.get("x-tenant-id", ""),
+        tenant=(payload.end_user or given.get("x-tenant-id", ""))[:LONGEST_LABEL],
         model=(payload.model_group or payload.model or "")[:LONGEST_LABEL],
-        headers={name: given[name] for name in headers if name in given},
+        headers={n: given[n][:LONGEST_LABEL] for n in headers if n in given},
         stream=stream,
         status=status,
         outcome=outcome,
@@ -295,4 +306,6 @@ def litellm(headers: Iterable[str] = ()) -> Format:
         blind=BLIND,
         recognises=_recognises,
         held=reader.held,
+        memory=reader.memory,
+        recall=reader.recall,
     )

@@ -103,7 +103,7 @@ _NOTHING = ("", "-", "0", 0, None)
 
 
 class _Nginx:
-    __slots__ = ("_decode", "_habits", "_headers", "_recover")
+    __slots__ = ("_decode", "_headers", "_recover", "habits")
 
     def __init__(self, headers: Iterable[str]) -> None:
         names = {name: "http_" + name.replace("-", "_") for name in headers}
@@ -111,7 +111,7 @@ class _Nginx:
         self._headers = found or None
         decoder = LineDecoder(found.extended(_Line))
         self._decode, self._recover = decoder.decode, decoder.recover
-        self._habits = HeaderHabits()
+        self.habits = HeaderHabits()
 
     def parse(self, raw: bytes) -> RequestRecord | None:
         """Returns the record of a line; raises LineProblem."""
@@ -161,8 +161,8 @@ class _Nginx:
                 if tokens is not None and tokens > 1:
                     tpot = (last - ttft) / (tokens - 1)
                 if header is not None:
-                    self._habits.saw(path, header, ttft)
-        elif stream and explained and self._habits.late(path):
+                    self.habits.saw(path, header, ttft)
+        elif stream and explained and self.habits.late(path):
             ttft, ttft_kind = header, TtftKind.HEADERS
         gateway, delivery = _around(line, start, e2e, serving)
         headers = self._headers
@@ -311,10 +311,13 @@ def nginx(headers: Iterable[str] = ()) -> Format:
 
     A header's member has the name of nginx's variable: `http_x_priority`.
     """
+    reader = _Nginx(headers)
     return Format(
         name="nginx",
-        parse=_Nginx(headers).parse,
+        parse=reader.parse,
         criteria=CRITERIA,
         blind=BLIND,
         recognises=_recognises,
+        memory=reader.habits.memory,
+        recall=reader.habits.recall,
     )

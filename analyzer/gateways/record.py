@@ -108,4 +108,5 @@ LINE_PROBLEMS = (
     "wrong_value",  # a field whose value cannot be what the field says
     "too_long",  # longer than the limit
     "too_deep",  # JSON nested beyond the limit
+    "stderr",  # of a container's standard error, and no request
 )
