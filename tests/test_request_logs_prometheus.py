@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,10 @@ class Server:
         found: list[dict[str, Any]] = answer.json()["data"]["result"]
         return found
 
-    def last(self, query: str) -> float | None:
-        """Returns the one value of a query now, None when there is none."""
-        found = self._query(query)
-        return float(found[0]["value"][1]) if found else None
+    def scraped_after(self, at: float) -> bool:
+        """Whether its latest sample of the log is from after a moment."""
+        found = self._query(f"timestamp({LINES})")
+        return bool(found) and float(found[0]["value"][1]) > at
 
     def samples(self, name: str) -> dict[str, list[float]]:
         """Returns the raw samples of a metric's series by their class."""
@@ -178,7 +179,7 @@ def test_two_prometheus_servers_have_counted_what_was_written(
         wait_for(lambda: exporter.value(LINES) == written)
         now = time.time()
         for server in servers:
-            wait_for(lambda s=server: (s.last(f"timestamp({LINES})") or 0.0) > now)
+            wait_for(partial(server.scraped_after, now))
         wanted = Counter(row_of(number) for number in range(1, written + 1))
         found = [counted(server) for server in servers]
         lives = [len(set(lives_of(server))) for server in servers]
