@@ -3,28 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Kind(StrEnum):
-    """The Prometheus type of a metric."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-    INFO = "info"
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric: its name on the wire, type, help text and labels in order."""
-
-    name: str
-    kind: Kind
-    documentation: str
-    labels: tuple[str, ...] = ()
-
+from analyzer.exposition import MAX_SAMPLES
+from analyzer.gpus.catalogue import METRICS as GPU_METRICS
+from analyzer.metric import Kind, Metric
 
 _ENGINE = ("target", "model")
 _RANK = ("target", "model", "rank")
@@ -249,6 +231,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     _counter("engine_draft_tokens", "Tokens proposed by speculation.", _ENGINE),
     _counter("engine_accepted_tokens", "Proposed tokens that were kept.", _ENGINE),
+    *GPU_METRICS,
     _gauge("target_up", "Whether the last scrape of the target worked.", _TARGET),
     _gauge("target_scrape_duration_seconds", "Duration of the last scrape.", _TARGET),
     _gauge(
@@ -264,7 +247,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     _counter(
         "target_damaged_lines",
-        "Lines of the target's page that could not be read; the rest was used.",
+        "Lines of the target's page that could not be read, or lie past its first "
+        f"{MAX_SAMPLES} samples; the rest was used.",
         _TARGET,
     ),
     _counter(
@@ -297,7 +281,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     _counter(
         "label_values_dropped",
-        "Samples counted under other, since the label had its limit of values.",
+        "Series of engines and requests of logs that count under other, since the "
+        "label had its limit of values.",
         ("label",),
     ),
     _gauge(
@@ -338,6 +323,12 @@ SCRAPE_FAILURES = (
     "not_an_exposition",
     "no_engine_metrics",
     "credentials",
+)
+GPU_SCRAPE_FAILURES = (
+    *(reason for reason in SCRAPE_FAILURES if reason != "no_engine_metrics"),
+    "no_gpu_metrics",
+    "empty_page",
+    "wrong_node",
 )
 DISCOVERY_FAILURES = (
     "missing",

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from analyzer import slo
+from analyzer.config_gpus import GpuSource, read_gpu
 from analyzer.config_sources import (
     EngineGroup,
     EngineSource,
     GatewaySource,
-    GpuSource,
     read_engine,
     read_gateway,
-    read_gpu,
 )
 from analyzer.slo import SloClass
 from analyzer.strict import ConfigError, Node, load, parse
@@ -28,6 +27,7 @@ class Limits:
 
     models: int = 20
     label_values: int = 20
+    ranks: int = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,6 @@ def _refuse_twins(node: Node | None, names: list[str]) -> None:
 def _read_limits(node: Node | None) -> Limits:
     if node is None:
         return Limits()
-    members = node.mapping(optional=("models", "label_values"))
+    members = node.mapping(optional=("models", "label_values", "ranks"))
     values = {name: value.integer(maximum=1000) for name, value in members.items()}
     return Limits(**values)

@@ -1,4 +1,4 @@
-"""The sources of a configuration: engines, GPU exporters and gateway logs."""
+"""The sources of a configuration: engines and gateway logs, and how to reach them."""
 
 from __future__ import annotations
 
@@ -128,19 +128,6 @@ class EngineGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuSource:
-    """One GPU exporter, and how to find our GPUs on its page."""
-
-    name: str
-    url: str
-    interval: float = 2.0
-    timeout: float = 5.0
-    match: Mapping[str, str] = field(default_factory=dict)
-    tls: Tls = field(default_factory=Tls)
-    credentials: Credentials = field(default_factory=Credentials)
-
-
-@dataclass(frozen=True, slots=True)
 class LogField:
     """Where a custom format keeps one of our fields; *unit* of times only.
 
@@ -214,9 +201,9 @@ def read_engine(node: Node) -> EngineSource | EngineGroup:
         given["declared"] = {name: value.integer() for name, value in knobs.items()}
     source = EngineSource(
         name=members["name"].text(pattern=NAME, what=NAME_TEXT),
-        url=_read_url(members["url"]) if "url" in members else "",
-        tls=_read_tls(members.get("tls")),
-        credentials=_read_credentials(members),
+        url=read_url(members["url"]) if "url" in members else "",
+        tls=read_tls(members.get("tls")),
+        credentials=read_credentials(members),
         **given,  # type: ignore[arg-type]
     )
     if "file_sd" in members:
@@ -224,34 +211,6 @@ def read_engine(node: Node) -> EngineSource | EngineGroup:
     if "dns" in members:
         return EngineGroup(source, read_dns_sd(members["dns"]))
     return source
-
-
-def read_gpu(node: Node) -> GpuSource:
-    """Returns one entry of `gpus`. Raises ConfigError."""
-    members = node.mapping(
-        required=("name", "url"),
-        optional=("interval", "timeout", "match", "tls", "authorization", "basic_auth"),
-    )
-    match: dict[str, str] = {}
-    if "match" in members:
-        found = members["match"].mapping(
-            optional=("hostname", "pod", "namespace", "uuid")
-        )
-        match = {name: value.text() for name, value in found.items()}
-    default = GpuSource("", "")
-    return GpuSource(
-        name=members["name"].text(pattern=NAME, what=NAME_TEXT),
-        url=_read_url(members["url"]),
-        interval=members["interval"].duration(minimum=0.2)
-        if "interval" in members
-        else default.interval,
-        timeout=members["timeout"].duration(minimum=0.1)
-        if "timeout" in members
-        else default.timeout,
-        match=match,
-        tls=_read_tls(members.get("tls")),
-        credentials=_read_credentials(members),
-    )
 
 
 def read_gateway(node: Node) -> GatewaySource:
@@ -340,7 +299,8 @@ def _read_field(name: str, node: Node) -> LogField:
     return LogField(members["key"].text(), unit)
 
 
-def _read_url(node: Node) -> str:
+def read_url(node: Node) -> str:
+    """Returns the URL of a page. Raises ConfigError."""
     text = node.text(what=URL_TEXT)
     if not usable_url(text):
         raise node.error(f"must be {URL_TEXT}, got {shown(node.value)}")
@@ -359,7 +319,8 @@ def usable_url(text: str) -> bool:
         return False
 
 
-def _read_tls(node: Node | None) -> Tls:
+def read_tls(node: Node | None) -> Tls:
+    """Returns a section `tls`. Raises ConfigError."""
     if node is None:
         return Tls()
     members = node.mapping(
@@ -372,7 +333,8 @@ def _read_tls(node: Node | None) -> Tls:
     return Tls(insecure_skip_verify=skip.boolean() if skip else False, **paths)
 
 
-def _read_credentials(members: Mapping[str, Node]) -> Credentials:
+def read_credentials(members: Mapping[str, Node]) -> Credentials:
+    """Returns what the keys of a source say of credentials. Raises ConfigError."""
     bearer, basic = members.get("authorization"), members.get("basic_auth")
     if bearer is not None and basic is not None:
         raise basic.error("cannot stand beside authorization")

@@ -14,9 +14,9 @@ from click import Command, Context
 from analyzer.catalogue import (
     DISCOVERY_FAILURES,
     ENGINE_STATES,
+    GPU_SCRAPE_FAILURES,
     METRICS,
     SCRAPE_FAILURES,
-    Metric,
 )
 from analyzer.cli import main as goodput_main
 from analyzer.config import parse_config
@@ -24,6 +24,9 @@ from analyzer.config_sources import FORMATS, GatewaySource
 from analyzer.engines.capabilities import CAPABILITIES
 from analyzer.gateways.detect import format_for
 from analyzer.gateways.record import LINE_PROBLEMS
+from analyzer.gpus.capabilities import NEEDS
+from analyzer.gpus.reading import THROTTLE_REASONS
+from analyzer.metric import Metric
 from analyzer.presets import PRESETS
 from analyzer.requests_total import EXCLUSIONS
 from analyzer.slo import CRITERIA, STAGES
@@ -91,6 +94,7 @@ SECTIONS: Mapping[str, str] = {
     "goodput_source_": "Requests, exactly: from logs",
     "goodput_log_": "Request logs",
     "goodput_engine_": "Engines",
+    "goodput_gpu_": "GPUs",
     "goodput_target_": "Targets",
     "goodput_discovery_": "Targets",
     "goodput_": "The exporter itself",
@@ -106,20 +110,30 @@ LABELS: Mapping[str, str] = {
     "the request failed, and `abort`, its client left after a threshold had passed.",
     "entry": "The name of an entry of `engines`, which may stand for many targets.",
     "gateway": "The configured name of the request log.",
-    "kind": "What the target is: `engine`.",
+    "gpu": "The exporter's number of the GPU on its host.",
+    "gpu_instance": "The MIG instance, empty for a whole GPU. Figures that only the "
+    "board has (power, clocks, links) stand under the empty one, once.",
+    "hostname": "The host, as the GPU exporter calls it.",
+    "kind": "What the target is: `engine` or `gpu`.",
     "label": "The label whose limit of values was reached.",
     "model": "The served name of the model; aliases and adapters count under it. "
     "Names beyond the limit are `other`.",
+    "model_name": "The product, such as `NVIDIA H100 80GB HBM3`.",
+    "namespace": "The Kubernetes namespace of the pod that has the GPU.",
     "node": "The node that the target runs on, when discovery tells it.",
     "percentile": "The percentile of the configuration, such as `p95`.",
-    "pod": "The pod that the target runs in, when discovery tells it.",
+    "pci_bus_id": "The GPU's PCI bus id.",
+    "pod": "The pod that the target runs in, when discovery tells it; of a GPU the pod "
+    "that has it.",
     "python": "The version of Python.",
     "rank": "The data-parallel rank, `0` when there is one.",
     "reason": "Why, as the metric's help says. Of scrape failures: "
-    f"{_one_of(SCRAPE_FAILURES)}. Of excluded requests: {_one_of(EXCLUSIONS)}. Of "
-    f"lines that gave no record: {_one_of(LINE_PROBLEMS)}. Of losses of a log: "
-    f"{_one_of(LOST_REASONS)}. Of failures of discovery: "
-    f"{_one_of(DISCOVERY_FAILURES)}.",
+    f"{_one_of(SCRAPE_FAILURES)}; of GPU exporters also "
+    f"{_one_of(r for r in GPU_SCRAPE_FAILURES if r not in SCRAPE_FAILURES)}. Of clocks "
+    f"held down: {_one_of(THROTTLE_REASONS)}. Of excluded requests: "
+    f"{_one_of(EXCLUSIONS)}. Of lines that gave no record: "
+    f"{_one_of(LINE_PROBLEMS)}. Of losses of a log: {_one_of(LOST_REASONS)}. Of "
+    f"failures of discovery: {_one_of(DISCOVERY_FAILURES)}.",
     "reset": "How far a counter reset went: "
     f"{_one_of(reset.value for reset in Reset if reset is not Reset.NONE)}.",
     "slo_class": "The name of the SLO class.",
@@ -129,6 +143,7 @@ LABELS: Mapping[str, str] = {
     "target": "The configured name of the source; of a discovered one the name of its "
     "entry, a slash, and its pod or address.",
     "url": "The address of the target's page.",
+    "uuid": "The GPU's UUID; of a MIG instance that of its board.",
     "version": "The version of the exporter.",
 }
 
@@ -264,10 +279,25 @@ def capabilities_table() -> str:
     )
 
 
+def gpu_signals_table() -> str:
+    """Returns the rows of the GPU signals."""
+    rows = []
+    for need in NEEDS:
+        before, since = map(_one_of, (need.before, need.since))
+        kind = "Profiling." if need.profiling else ""
+        default = "yes" if need.default else "no"
+        rows.append(
+            f"| `{need.signal}` | {need.purpose} | {before} | {since} | {default} "
+            f"| {' '.join(filter(None, (kind, need.note)))} |"
+        )
+    return "\n".join(rows)
+
+
 # Tables in pages written by hand: they follow a comment of this name.
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "presets": ("configuration.md", presets_table),
     "capabilities": ("engines.md", capabilities_table),
+    "gpu-signals": ("gpus.md", gpu_signals_table),
 }
 
 

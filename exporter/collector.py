@@ -15,12 +15,17 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.utils import floatToGoString
 
-from analyzer.catalogue import ENGINE_STATES, METRICS, Kind
+from analyzer.catalogue import ENGINE_STATES, METRICS
 from analyzer.config import Config
-from analyzer.flow import KIND, EngineFlow
+from analyzer.flow import KIND as ENGINE_KIND
+from analyzer.flow import EngineFlow
+from analyzer.gpus.flow import KIND as GPU_KIND
+from analyzer.gpus.flow import GpuFlow
 from analyzer.histogram import Histogram
 from analyzer.ledger import Ledger
-from exporter import request_rows
+from analyzer.metric import Kind
+from exporter import gpu_rows, request_rows
+from exporter.gpu_rows import GpuView
 from exporter.request_rows import LogView
 
 Row = tuple[tuple[str, ...], float]
@@ -44,6 +49,7 @@ class View:
     state_ok: bool | None
     version: str
     logs: Sequence[LogView] = ()
+    gpus: Sequence[GpuView] = ()
     coverage: Mapping[tuple[str, ...], float] = field(default_factory=dict)
     discovered: Mapping[str, int] = field(default_factory=dict)
 
@@ -97,7 +103,12 @@ def _counter_rows(view: View, name: str) -> Iterator[Row]:
         for log in view.logs:
             yield from request_rows.COUNTERS[name](log)
         return
-    for flow in (*view.flows, *view.retired):
+    if name in gpu_rows.COUNTERS:
+        yield from gpu_rows.COUNTERS[name](view.gpus)
+        return
+    flows: list[EngineFlow | GpuFlow] = [*view.flows, *view.retired]
+    flows += (gpu.flow for gpu in view.gpus)
+    for flow in flows:
         for labels, value in flow.ledger.rows(name):
             yield (flow.source.name, *labels), value
 
@@ -211,29 +222,42 @@ def _kv_peaks(view: View) -> Iterator[Row]:
                 yield (flow.source.name, model, rank), value
 
 
-def _up(view: View) -> Iterator[Row]:
+def _scraped(view: View) -> Iterator[tuple[tuple[str, str], EngineFlow | GpuFlow]]:
+    """Yields every target in service with its labels."""
     for flow in view.flows:
+        yield (flow.source.name, ENGINE_KIND), flow
+    for gpu in view.gpus:
+        if not gpu.retired:
+            yield (gpu.flow.source.name, GPU_KIND), gpu.flow
+
+
+def _up(view: View) -> Iterator[Row]:
+    for labels, flow in _scraped(view):
         if flow.attempt is not None:
-            yield (flow.source.name, KIND), float(not flow.attempt.reason)
+            yield labels, float(not flow.attempt.reason)
 
 
 def _durations(view: View) -> Iterator[Row]:
-    for flow in view.flows:
+    for labels, flow in _scraped(view):
         if flow.attempt is not None:
-            yield (flow.source.name, KIND), flow.attempt.seconds
+            yield labels, flow.attempt.seconds
 
 
 def _successes(view: View) -> Iterator[Row]:
-    for flow in view.flows:
+    for labels, flow in _scraped(view):
         if flow.memory.last_success is not None:
-            yield (flow.source.name, KIND), flow.memory.last_success
+            yield labels, flow.memory.last_success
 
 
 def _target_info(view: View) -> Iterator[Row]:
     for flow in view.flows:
         source = flow.source
         pod, node = (source.labels.get(name, "") for name in ("pod", "node"))
-        yield (source.name, KIND, pod, node, source.url), 1.0
+        yield (source.name, ENGINE_KIND, pod, node, source.url), 1.0
+    for gpu in view.gpus:
+        if not gpu.retired:
+            exporter = gpu.flow.source
+            yield (exporter.name, GPU_KIND, "", "", exporter.url), 1.0
 
 
 def _discovered(view: View) -> Iterator[Row]:
@@ -244,6 +268,13 @@ def _discovered(view: View) -> Iterator[Row]:
 def _state_written(view: View) -> Iterator[Row]:
     if view.state_ok is not None:
         yield (), float(view.state_ok)
+
+
+def _gpu_gauge(name: str) -> Callable[[View], Iterator[Row]]:
+    def rows(view: View) -> Iterator[Row]:
+        yield from gpu_rows.GAUGES[name](view.gpus)
+
+    return rows
 
 
 def _build_info(view: View) -> Iterator[Row]:
@@ -283,4 +314,5 @@ GAUGES: Mapping[str, Callable[[View], Iterable[Row]]] = {
     "goodput_build_info": _build_info,
     "goodput_source_coverage_ratio": lambda v: v.coverage.items(),
     **{name: _log_gauge(name) for name in request_rows.GAUGES},
+    **{name: _gpu_gauge(name) for name in gpu_rows.GAUGES},
 }

@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 
 from analyzer.config import Config, Limits, load_config, read_config
 from analyzer.config_discovery import DnsSd, FileSd
+from analyzer.config_gpus import GpuSource
 from analyzer.config_sources import (
     Credentials,
     EngineGroup,
     EngineSource,
     GatewaySource,
-    GpuSource,
     LogField,
     Tls,
 )
+from analyzer.gpus.match import GpuMatch
 from analyzer.slo import Match, SloClass, Threshold
 from analyzer.strict import MAX_BYTES, ConfigError, parse
 
@@ -137,12 +138,18 @@ def test_every_section_and_key_is_read() -> None:
                 url="http://dcgm-exporter.gpu-operator:9400/metrics",
                 interval=5.0,
                 timeout=3.0,
-                match={
-                    "hostname": "worker-7",
-                    "pod": "vllm-0",
-                    "namespace": "serving",
-                    "uuid": "GPU-1",
-                },
+                max_body_bytes=1 << 20,
+                match=GpuMatch(
+                    hostname="worker-7",
+                    pod="vllm-0",
+                    namespace="serving",
+                    container="vllm",
+                    uuids=("GPU-1", "GPU-2/3"),
+                    indexes=("0", "1"),
+                    pci_bus_ids=("00000000:53:00.0",),
+                ),
+                tls=Tls("gpu-ca.pem"),
+                credentials=Credentials(username="scraper", password_file="pw"),
             ),
         ),
         gateways=(
@@ -174,7 +181,7 @@ def test_every_section_and_key_is_read() -> None:
                 },
             ),
         ),
-        limits=Limits(models=10, label_values=30),
+        limits=Limits(models=10, label_values=30, ranks=256),
         engine_histograms=False,
     )
 
@@ -189,7 +196,7 @@ def test_an_address_is_all_that_an_engine_needs() -> None:
     assert (engine.interval, engine.timeout) == (2.0, 5.0)
     assert (engine.startup_grace, engine.stall_grace) == (600.0, 30.0)
     assert config.engine_histograms
-    assert config.limits == Limits(models=20, label_values=20)
+    assert config.limits == Limits(models=20, label_values=20, ranks=128)
 
 
 def test_an_entry_may_stand_for_many_engines() -> None:

@@ -16,11 +16,13 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics,
 )
 
-from analyzer.catalogue import BY_NAME, METRICS, Kind
+from analyzer.catalogue import BY_NAME, METRICS
 from analyzer.config import Config, parse_config
+from analyzer.engines.labels import COUNTED
 from analyzer.exposition import parse_text
 from analyzer.flow import EngineFlow
 from analyzer.ledger import Ledger
+from analyzer.metric import Kind
 from analyzer.replay import replay
 from analyzer.sources.recording import read_scrapes
 from exporter.collector import GAUGES, PROCESS_PREFIXES, Families, View, families
@@ -51,7 +53,8 @@ def view(name: str) -> View:
 
 def _view(config: Config, flow: EngineFlow, at: float) -> View:
     process = Ledger()
-    process.add("goodput_label_values_dropped_total", ("model",), 0.0)
+    for label in ("model", *COUNTED):
+        process.add("goodput_label_values_dropped_total", (label,), 0.0)
     process.add("goodput_state_write_failures_total", (), 0.0)
     process.add("goodput_sampler_missed_cycles_total", (), 0.0)
     return View(
@@ -148,7 +151,9 @@ def test_every_metric_of_the_catalogue_has_a_source() -> None:
     assert all(name.startswith("goodput_") for name in BY_NAME)
     counters = [m.name for m in METRICS if m.kind is Kind.COUNTER]
     about_us = [
-        n for n in counters if not {"target", "gateway"} & set(BY_NAME[n].labels)
+        n
+        for n in counters
+        if not {"target", "gateway", "uuid"} & set(BY_NAME[n].labels)
     ]
     assert all(name.startswith(PROCESS_PREFIXES) for name in about_us)
 

@@ -12,8 +12,9 @@ import pytest
 from running_exporter import RunningExporter, configuration, value, wait_for
 from synthetic_engine import MODEL, SyntheticEngine, free_port
 
-from analyzer.catalogue import METRICS, Kind
+from analyzer.catalogue import METRICS
 from analyzer.exposition import Sample
+from analyzer.metric import Kind
 
 EVENTS = "goodput_engine_criterion_events_total"
 COUNTER_NAMES = {m.name for m in METRICS if m.kind is Kind.COUNTER}

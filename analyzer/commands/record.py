@@ -17,7 +17,8 @@ import yaml
 
 from analyzer.commands.common import Exit, config_option, fail
 from analyzer.config import Config, load_config
-from analyzer.config_sources import EngineSource, GpuSource
+from analyzer.config_gpus import GpuSource
+from analyzer.config_sources import EngineSource
 from analyzer.sources.discover import all_engines
 from analyzer.sources.log_file import LogCopy
 from analyzer.sources.recording import SCRAPES, Recorder, RecordingError
@@ -128,9 +129,10 @@ class _Recording:
         self, source: EngineSource | GpuSource, directory: Path, folder: str
     ) -> None:
         self.source = source
-        limit = source.max_body_bytes if isinstance(source, EngineSource) else 16 << 20
         self._fetcher = Fetcher(
-            tls=source.tls, credentials=source.credentials, max_bytes=limit
+            tls=source.tls,
+            credentials=source.credentials,
+            max_bytes=source.max_body_bytes,
         )
         self.recorder = Recorder(directory, folder)
         self.failed = 0

@@ -25,7 +25,7 @@ SIGNALS = (
     "gpu_pcie_bytes_per_second",
     "gpu_data_age_seconds",
 )
-# Signals of the whole board: a MIG instance has them as a proxy at most.
+# Signals of the whole board: no MIG instance has them of its own.
 BOARD_SIGNALS = frozenset(
     {
         "gpu_utilization_ratio",
@@ -34,7 +34,6 @@ BOARD_SIGNALS = frozenset(
         "gpu_sm_clock_hertz",
         "gpu_nvlink_bytes_per_second",
         "gpu_pcie_bytes_per_second",
-        "gpu_data_age_seconds",
     }
 )
 # Why clocks are held down: the power cap, heat, or what the hardware demands (a power
@@ -96,10 +95,9 @@ class GpuReading:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Which GPUs are a workload's own: `how` in a sentence, or `problem` in one.
+    """Which GPUs are a workload's own: `how` they were told, or `problem`: why not.
 
-    Exactly one of the two sentences is set; without devices it is the problem. With
-    devices and a `caution` the figures stand, but not for the workload alone.
+    With a `caution` the figures stand, but not for the workload alone, or not surely.
     """
 
     devices: tuple[Device, ...] = ()
