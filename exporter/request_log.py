@@ -13,7 +13,7 @@ from analyzer.config_sources import GatewaySource
 from analyzer.gateways.detect import AUTO
 from analyzer.logflow import LogFlow, Waiting
 from analyzer.requests_total import RequestTotals
-from exporter.datagram import SourceError
+from analyzer.sources.datagrams import SourceError
 from exporter.log_state import LogState
 from exporter.tail_batch import LineSource, Stats
 from exporter.tail_position import Position

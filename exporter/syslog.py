@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-
 from analyzer.gateways.framing import syslog_text
-from exporter.datagram import SourceError
+from analyzer.sources.datagrams import bind_udp
 from exporter.receiver import Receiver
 from exporter.tail_batch import BATCH_BYTES, Batch
 
@@ -19,11 +17,7 @@ class SyslogSource:
     """
 
     def __init__(self, address: str) -> None:
-        host, _, port = address.removeprefix("udp://").rpartition(":")
-        try:
-            sock = _bound(host.strip("[]"), int(port))
-        except OSError as error:
-            raise SourceError(f"{address}: {error.strerror or error}") from error
+        sock = bind_udp(address)
         self.port = int(sock.getsockname()[1])
         self._receiver = Receiver(sock, strip=syslog_text)
 
@@ -34,24 +28,3 @@ class SyslogSource:
     def close(self) -> None:
         """Closes the socket."""
         self._receiver.close()
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """Returns a socket bound there. Raises OSError."""
-    if not host:
-        try:
-            return _bound("::", port)
-        except OSError:  # a machine without IPv6, or the port is taken
-            host = "0.0.0.0"  # noqa: S104  "all addresses" is what was asked for
-    family, kind, protocol, _, place = socket.getaddrinfo(
-        host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
-    )[0]
-    sock = socket.socket(family, kind, protocol)
-    try:
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
-        sock.bind(place)
-    except OSError:
-        sock.close()
-        raise
-    return sock

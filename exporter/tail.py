@@ -16,7 +16,6 @@ What it cannot do, because nobody could by looking now and then:
 from __future__ import annotations
 
 import fnmatch
-import glob
 import os
 import time
 from collections import Counter
@@ -24,14 +23,13 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 from analyzer.gateways.framing import Framing
+from analyzer.sources.rotated_files import Identity, matching, rotated_from
 from exporter.tail_batch import BATCH_BYTES, MAX_LINE_BYTES, Batch, Stats, Tally
 from exporter.tail_file import LogFile
 from exporter.tail_find import is_at
-from exporter.tail_handle import Identity
 from exporter.tail_log import Log
 from exporter.tail_open import Rules, regular
 from exporter.tail_position import Position
-from exporter.tail_rotation import is_archive, rotated_from
 
 CHUNK_BYTES = 256 << 10
 MAX_FILES = 256
@@ -133,7 +131,7 @@ class Tail:
         matched: dict[str, bool] = {}
         for pattern in self._patterns:
             first = pattern in self._first
-            for path in _paths(pattern):
+            for path in matching(pattern):
                 matched[path] = matched.get(path, True) and first
         self._rotated &= matched.keys()
         new = {
@@ -208,14 +206,6 @@ class Tail:
         """Closes all files."""
         for log in self._logs.values():
             log.close()
-
-
-def _paths(pattern: str) -> list[str]:
-    """Returns what *pattern* matches; a plain path also when nothing is there."""
-    if not glob.has_magic(pattern):
-        return [pattern]
-    found = glob.glob(pattern, recursive=True)  # noqa: PTH207  Path wants it relative
-    return sorted(path for path in found if not is_archive(path))
 
 
 def _matches(path: str, pattern: str) -> bool:

@@ -6,7 +6,8 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from exporter.tail_handle import Handle, Identity
+from analyzer.sources.rotated_files import Identity
+from exporter.tail_handle import Handle
 from exporter.tail_lines import LineSplitter
 from exporter.tail_position import ANCHOR_BYTES, HEAD_BYTES, FilePosition, Fingerprint
 

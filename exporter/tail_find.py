@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from analyzer.sources.rotated_files import Entry, Identity, is_archive, series
 from exporter.tail_file import LogFile
-from exporter.tail_handle import ArchiveError, Handle, Identity
-from exporter.tail_rotation import Entry, is_archive, series
+from exporter.tail_handle import ArchiveError, Handle
 
 SECOND_NS = 1_000_000_000
 ARCHIVE_SECONDS = 60

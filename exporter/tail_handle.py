@@ -8,11 +8,7 @@ import os
 import stat
 import zlib
 
-GZIP = ".gz"
-UNREADABLE = (".bz2", ".xz", ".zst", ".zip", ".lz4")
-ARCHIVES = (GZIP, *UNREADABLE)
-
-Identity = tuple[int, int]  # device and inode
+from analyzer.sources.rotated_files import GZIP, UNREADABLE, Identity
 
 
 class ArchiveError(Exception):

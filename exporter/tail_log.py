@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analyzer.gateways.framing import Framing, FramingState, Unframed, Unframer
+from analyzer.sources.rotated_files import UNREADABLE, Entry, same_files, series
 from exporter.tail_batch import Tally
 from exporter.tail_file import LogFile, Truncated
 from exporter.tail_find import (
@@ -17,10 +18,9 @@ from exporter.tail_find import (
     unread,
     written_since,
 )
-from exporter.tail_handle import UNREADABLE, ArchiveError, Handle
+from exporter.tail_handle import ArchiveError, Handle
 from exporter.tail_open import Rules, closed, open_all, opened, regular
 from exporter.tail_position import LogPosition
-from exporter.tail_rotation import Entry, same_files, series
 
 LOOKS = 5
 

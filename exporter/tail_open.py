@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analyzer.gateways.framing import Framing
+from analyzer.sources.rotated_files import Entry
 from exporter.tail_file import LogFile
 from exporter.tail_handle import ArchiveError, Handle
 from exporter.tail_position import FilePosition
-from exporter.tail_rotation import Entry
 
 
 @dataclass(frozen=True, slots=True)

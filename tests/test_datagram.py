@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from running_exporter import wait_for
 
-from exporter.datagram import DatagramSource, SourceError
+from analyzer.sources.datagrams import SourceError
+from exporter.datagram import DatagramSource
 from exporter.receiver import LINE_OVERHEAD_BYTES, Receiver
 from exporter.syslog import SyslogSource
 from exporter.tail_batch import LineSource

@@ -1,7 +1,8 @@
-"""Finds the files that a log was rotated into, and their order."""
+"""Finds the files of a log, and those it was rotated into, in their order."""
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import stat
@@ -10,7 +11,11 @@ from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from pathlib import Path, PurePath
 
-from exporter.tail_handle import ARCHIVES, Identity
+GZIP = ".gz"
+UNREADABLE = (".bz2", ".xz", ".zst", ".zip", ".lz4")
+ARCHIVES = (GZIP, *UNREADABLE)
+
+Identity = tuple[int, int]  # device and inode
 
 # What rotation puts into a name: a counter, a date or both. logrotate writes .1 or
 # -20261129, kubelet .20261129-141048, Python .2026-11-29_14-10; lumberjack and Caddy
@@ -35,6 +40,14 @@ class Entry:
     size: int
     archive: bool = False
     live: bool = False
+
+
+def matching(pattern: str) -> list[str]:
+    """Returns what *pattern* matches; a plain path also when nothing is there."""
+    if not glob.has_magic(pattern):
+        return [pattern]
+    found = glob.glob(pattern, recursive=True)  # noqa: PTH207  Path wants it relative
+    return sorted(path for path in found if not is_archive(path))
 
 
 def rank(name: str, base: str) -> Rank | None:
