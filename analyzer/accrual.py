@@ -23,7 +23,7 @@ _PLAIN = {
     "draft_tokens": "goodput_engine_draft_tokens_total",
     "accepted_tokens": "goodput_engine_accepted_tokens_total",
 }
-_LABELLED = {
+LABELLED = {
     "finished": "goodput_engine_finished_requests_total",
     "rejections": "goodput_engine_rejected_requests_total",
     "prompt_tokens_by_source": "goodput_engine_prompt_tokens_total",
@@ -88,12 +88,12 @@ def accrue(ledger: Ledger, grown: ModelIncrease, *, histograms: bool = True) -> 
     for (signal, extra), value in grown.counters.items():
         if signal in _PLAIN:
             ledger.add(_PLAIN[signal], model, value)
-        elif signal in _LABELLED:
-            ledger.add(_LABELLED[signal], (*model, extra), value)
+        elif signal in LABELLED:
+            ledger.add(LABELLED[signal], (*model, extra), value)
     by_source = ("prompt_tokens_by_source", "local_compute") in grown.counters
     prompt = grown.total("prompt_tokens")
     if prompt is not None and not by_source:
-        ledger.add(_LABELLED["prompt_tokens_by_source"], (*model, UNATTRIBUTED), prompt)
+        ledger.add(LABELLED["prompt_tokens_by_source"], (*model, UNATTRIBUTED), prompt)
     for signal, name in _SUMS.items():
         if signal in grown.histograms:
             ledger.add(name, model, max(0.0, grown.histograms[signal].sum))

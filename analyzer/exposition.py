@@ -79,15 +79,14 @@ class LineError(NamedTuple):
 class Exposition:
     """The samples of one scrape, column by column, in the order printed.
 
-    `errors` keeps the first few unreadable lines, `damaged_lines` counts them all.
-    `truncated` says that samples past the limit were left out.
+    `errors` keeps the first few lines that were lost, `damaged_lines` counts them
+    all: unreadable ones, and those past the limit of samples.
     """
 
     series: list[Series]
     values: list[float]
     errors: tuple[LineError, ...] = ()
     damaged_lines: int = 0
-    truncated: bool = False
 
     def samples(self) -> Iterator[Sample]:
         """Yields the samples as rows."""
@@ -133,8 +132,8 @@ class Parser:
         damage = _Damage()
         ascii_only = text.isascii()
         unknown = 0
-        truncated = False
-        for number, line in enumerate(text.split("\n"), 1):
+        lines = text.split("\n")
+        for number, line in enumerate(lines, 1):
             if not line or line[0] == "#":
                 continue
             head, _, tail = line.rpartition(" ")
@@ -154,14 +153,15 @@ class Parser:
                     continue
                 found, value = again
             if len(values) >= self._max_samples:
-                truncated = True
+                reason = f"past the limit of {len(values)} samples"
+                damage.cut(number, lines[number - 1 :], reason)
                 break
             add_series(found)
             add_value(value)
         if unknown:
             self._unknown_lines += unknown
             self._unknown_characters += len(text)
-        return Exposition(series, values, tuple(damage.errors), damage.lines, truncated)
+        return Exposition(series, values, tuple(damage.errors), damage.lines)
 
     def _read_unusual(
         self, line: str, number: int, damage: _Damage
@@ -192,6 +192,15 @@ class _Damage:
         self.lines += 1
         if len(self.errors) < MAX_ERRORS_KEPT:
             self.errors.append(LineError(number, reason, line[:EXCERPT_CHARACTERS]))
+
+    def cut(self, number: int, lines: list[str], reason: str) -> None:
+        """Counts the samples among *lines*, which are left out from *number* on.
+
+        That is told before any error in a line: it is the larger loss.
+        """
+        error = LineError(number, reason, lines[0][:EXCERPT_CHARACTERS])
+        self.errors = [error, *self.errors[: MAX_ERRORS_KEPT - 1]]
+        self.lines += sum(bool(line) and line[0] != "#" for line in lines)
 
 
 def parse_text(text: str) -> list[Sample]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from analyzer import accrual
 from analyzer.catalogue import KV_SAMPLE_BOUNDS, SCRAPE_FAILURES
 from analyzer.config import Config
 from analyzer.config_sources import EngineSource
+from analyzer.engines.labels import EngineLabels
 from analyzer.engines.page import EnginePage, PageReader
 from analyzer.engines.reading import EngineReading
 from analyzer.exposition import LineError
 from analyzer.goodput import Marginal, longest_prompt
 from analyzer.heartbeat import Pulse
 from analyzer.history import History, Peak, Totals, Trail
-from analyzer.ledger import Ledger
+from analyzer.ledger import Labels, Ledger
 from analyzer.liveness import Attempt, Liveness, rank_growth
 from analyzer.slo import SloClass
 from analyzer.snapshot import Increase, Reset, Snapshot, increase, merge
@@ -50,6 +52,21 @@ class Memory:
     ledger: Ledger = field(default_factory=Ledger)
     snapshot: Snapshot | None = None
     last_success: float | None = None
+
+    @property
+    def models(self) -> set[str]:
+        """The models of which the totals hold something."""
+        kept: tuple[Mapping[str, Iterable[Labels]], ...] = (
+            self.ledger.counters,
+            self.ledger.histograms,
+        )
+        return {
+            labels[0]
+            for metrics in kept
+            for name, rows in metrics.items()
+            if name.startswith("goodput_engine_")
+            for labels in rows
+        }
 
 
 class EngineFlow:
@@ -86,7 +103,10 @@ class EngineFlow:
         self.totals: dict[str, Totals] = {}
         self.in_flight_at_begin: dict[str, float] = {}
         self._peaks: dict[tuple[str, str], Peak] = {}
-        self._pages = PageReader(admit=admit)
+        self._dropped: Counter[str] = Counter()
+        self._labels = EngineLabels(config.limits, admit=admit)
+        self._pages = PageReader(self._labels)
+        self._keep_places()
         self.configure(source, config, at=since)
         for reason in SCRAPE_FAILURES:
             self._count("scrape_failures", 0.0, reason)
@@ -111,6 +131,14 @@ class EngineFlow:
         """The running totals of this target."""
         return self.memory.ledger
 
+    def _keep_places(self) -> None:
+        """Lets the label values that the totals hold keep their places."""
+        for model in self.memory.models:
+            self._labels.admit(model)
+        for signal, name in accrual.LABELLED.items():
+            rows = self.ledger.rows(name)
+            self._labels.expect(signal, (labels[1] for labels, _ in rows))
+
     def configure(self, source: EngineSource, config: Config, *, at: float) -> None:
         """Takes over a configuration loaded at *at*; totals go on."""
         if self.memory.url != source.url:
@@ -119,6 +147,7 @@ class EngineFlow:
             self.memory.since = at
         self.source = source
         self._config = config
+        self._labels.configure(config.limits)
         self.liveness.startup_grace = source.startup_grace
         self.liveness.heartbeat.grace = source.stall_grace
         self.classes.clear()
@@ -141,6 +170,11 @@ class EngineFlow:
         self._count("scrape_failures", 1.0, reason)
         self._judge(at, None)
 
+    def take_dropped(self) -> Mapping[str, int]:
+        """Returns, by label, how many series went to `other` since the last call."""
+        dropped, self._dropped = self._dropped, Counter()
+        return dropped
+
     def read(self, text: str, at: float) -> EnginePage:
         """Returns the page *text*, scraped at *at*; the flow learns nothing of it."""
         return self._pages.read(text, at)
@@ -153,9 +187,12 @@ class EngineFlow:
         *tick* says that the sample is a timer's: only those enter distributions.
         """
         at, reading = page.at, page.reading
+        self._dropped.update(page.dropped)
         if page.failure:
             self.fail(page.failure, at, seconds=seconds, detail=page.detail)
             return None
+        for model in reading.models:  # places may have gone since the page was read
+            self._labels.admit(model)
         memory = self.memory
         grown = increase(memory.snapshot, reading.snapshot, watched_since=memory.since)
         memory.snapshot = merge(memory.snapshot, reading.snapshot, grown.reset)

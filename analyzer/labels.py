@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
 
 OTHER = "other"
 
@@ -11,24 +11,29 @@ OTHER = "other"
 class LabelCap:
     """Admits label values up to a limit; the rest is `other`, and counted.
 
-    Reserved values, those a configuration names, always have their place. Several
-    threads may ask at a time.
+    Reserved values, those a configuration names, always have their place, and so
+    has `other`, beside the limit. With a *lock*, threads may share the places.
     """
 
-    def __init__(self, limit: int, reserved: Iterable[str] = ()) -> None:
-        self._limit = limit
-        self._reserved = frozenset(reserved)
+    def __init__(
+        self,
+        limit: int,
+        reserved: Iterable[str] = (),
+        *,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
         self._admitted: set[str] = set()
         self._dropped = 0
-        self._lock = threading.Lock()  # for what changes; to look takes none
+        self._lock = lock or nullcontext()  # for what changes; to look takes none
+        self.reserve(reserved, limit)
 
     def admit(self, value: str) -> str:
         """Returns *value*, or `other` when its place is taken."""
         if value in self._reserved or value in self._admitted:
             return value
         with self._lock:
-            room = len(self._admitted) < self._limit - len(self._reserved)
-            if room or value in self._admitted:  # somebody else may just have asked
+            # Somebody else may just have asked for it.
+            if value in self._admitted or len(self._admitted) < self._places:
                 self._admitted.add(value)
                 return value
             self._dropped += 1
@@ -50,8 +55,9 @@ class LabelCap:
     def reserve(self, reserved: Iterable[str], limit: int) -> None:
         """Takes over another configuration's names and limit; who is in stays in."""
         with self._lock:
-            self._reserved = frozenset(reserved)
-            self._limit = limit
+            named = frozenset(reserved)
+            self._reserved = named | {OTHER}
+            self._places = limit - len(named)
 
     def take_dropped(self) -> int:
         """Returns how many values went to `other` since the last call."""

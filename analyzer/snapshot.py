@@ -20,6 +20,7 @@ from typing import NamedTuple
 from analyzer.histogram import Histogram, empty
 
 ABSENT_SERIES_KEPT_SECONDS = 300.0
+ABSENT_SERIES_KEPT = 20_000  # of a page that names other series at every scrape
 # How far the engine's clock may lie behind ours before its restart looks like
 # another process that was already running at the last scrape.
 CLOCK_SLACK_SECONDS = 5.0
@@ -131,8 +132,9 @@ def merge(earlier: Snapshot | None, later: Snapshot, reset: Reset) -> Snapshot:
     """Returns *later* with the series it lacks carried over from *earlier*.
 
     A damaged line must not make its series look new at the next scrape. Carried
-    series go after five minutes. Of an earlier process nothing is carried; but what
-    its page had and a damaged first page of the next lacks, begins there at zero.
+    series go after five minutes; at most `ABSENT_SERIES_KEPT` are.
+    Of an earlier process nothing is carried; but what its page had and a damaged
+    first page of the next lacks, begins there at zero.
     """
     if earlier is None or reset is Reset.OTHER_PROCESS:
         return later
@@ -158,7 +160,7 @@ def merge(earlier: Snapshot | None, later: Snapshot, reset: Reset) -> Snapshot:
     absent: dict[Key, float] = {}
     counters, histograms = dict(later.counters), dict(later.histograms)
     created = dict(later.created)
-    for key in (*lost, *torn):
+    for key in (*torn, *lost)[:ABSENT_SERIES_KEPT]:
         since = later.at if renewed else earlier.absent_since.get(key, later.at)
         if later.at - since > ABSENT_SERIES_KEPT_SECONDS:
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from analyzer.catalogue import DISCOVERY_FAILURES
 from analyzer.config import Config
 from analyzer.config_sources import EngineSource
 from analyzer.document import document
+from analyzer.engines.labels import COUNTED
 from analyzer.flow import EngineFlow
 from analyzer.labels import LabelCap
 from analyzer.strict import ConfigError
@@ -81,13 +83,18 @@ class Exporter:
         self._lock = threading.RLock()  # guards flows and totals
         self._publishing = threading.Lock()  # writes follow each other in order
         self._targets: dict[str, Target] = {}
-        self._cap = LabelCap(self._config.limits.models, _named_models(self._config))
+        self._cap = LabelCap(
+            self._config.limits.models,
+            _named_models(self._config),
+            lock=threading.Lock(),  # pages are read outside the other one
+        )
         self._sampler = Sampler()
         self._discovery = Discovery(self._on_discovery)
         self._logs = RequestLogs(self._lock, self._cap, self._aliases, state.logs)
         for name in ("state_write_failures", "sampler_missed_cycles"):
             self._process.add(f"goodput_{name}_total", (), 0.0)
-        self._process.add("goodput_label_values_dropped_total", ("model",), 0.0)
+        for label in ("model", *COUNTED):
+            self._process.add("goodput_label_values_dropped_total", (label,), 0.0)
         self._apply(self._config)
         self._discovery.configure(self._config.engine_groups)
 
@@ -222,10 +229,12 @@ class Exporter:
         grown = missed - self._missed_before
         self._missed_before = missed
         self._process.add("goodput_sampler_missed_cycles_total", (), float(grown))
-        dropped = self._cap.take_dropped()
-        self._process.add(
-            "goodput_label_values_dropped_total", ("model",), float(dropped)
-        )
+        dropped = Counter(model=self._cap.take_dropped())
+        for target in self._targets.values():
+            dropped.update(target.flow.take_dropped())
+        for label, times in dropped.items():
+            name = "goodput_label_values_dropped_total"
+            self._process.add(name, (label,), float(times))
         entries = {group.name for group in self._config.engine_groups}
         for (entry, reason), times in self._discovery.take_failures().items():
             if entry in entries:
@@ -258,11 +267,9 @@ class Exporter:
     def _models(self) -> set[str]:
         """Returns the models of which something is kept."""
         models = {
-            labels[0]
+            model
             for memory in self._state().targets.values()
-            for name, rows in memory.ledger.counters.items()
-            if name.startswith("goodput_engine_")
-            for labels in rows
+            for model in memory.models
         }
         for log in self._logs.memories().values():
             models.update(model for model, _ in log.totals.rows)

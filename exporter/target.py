@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 
 from analyzer.config import Config
 from analyzer.config_sources import EngineSource
+from analyzer.engines.page import EnginePage
 from analyzer.engines.served import served_models, sibling_url
 from analyzer.flow import EngineFlow
 from analyzer.snapshot import Reset
@@ -37,6 +38,7 @@ class Target:
         self._models_at: float | None = None  # monotonic
         self._fetcher = _fetcher(flow.source)
         self._logged = ""
+        self._damaged = False
 
     @property
     def name(self) -> str:
@@ -123,6 +125,7 @@ class Target:
             self._log(f"{attempt.reason}: {attempt.detail}" if attempt else "")
             return
         self._log("")
+        self._log_damage(page)
         if grown.reset is not Reset.NONE:
             logger.warning("counters reset target=%s reset=%s", self.name, grown.reset)
         self._learn_models(fetcher, anew=grown.reset is not Reset.NONE)
@@ -154,6 +157,23 @@ class Target:
         else:
             logger.info("scrape works again target=%s", self.name)
         self._logged = reason
+
+    def _log_damage(self, page: EnginePage) -> None:
+        """Logs the first damaged page and the first whole one after it."""
+        if bool(page.errors) == self._damaged:
+            return
+        self._damaged = bool(page.errors)
+        if not page.errors:
+            logger.info("page is whole again target=%s", self.name)
+            return
+        first = page.errors[0]
+        logger.warning(
+            "page is damaged target=%s lost_lines=%d first_line=%d error=%r",
+            self.name,
+            page.damaged_lines,
+            first.line,
+            first.reason,
+        )
 
     def close(self) -> None:
         """Closes the connection."""

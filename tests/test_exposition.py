@@ -72,7 +72,6 @@ def test_samples_come_in_the_order_printed() -> None:
     assert list(first.samples()) == list(again.samples()) == PAGE_SAMPLES
     assert parse_text(PAGE) == PAGE_SAMPLES
     assert first == again
-    assert not first.truncated
     assert first.damaged_lines == 0
 
 
@@ -301,12 +300,28 @@ def test_line_ends_of_old_macs_are_damage_and_not_another_value() -> None:
 
 
 def test_samples_past_the_limit_are_left_out_and_that_is_said() -> None:
-    """The limit cuts a page short; a page of just that many samples is whole."""
-    for page_samples in (PAGE_SAMPLES, PAGE_SAMPLES[:3]):
-        found = Parser(max_samples=3).parse(PAGE)
-        assert list(found.samples()) == page_samples[:3]
-        assert found.truncated
-    assert not Parser(max_samples=len(PAGE_SAMPLES)).parse(PAGE).truncated
+    """They are counted as lost lines, and the first of them is named."""
+    found = Parser(max_samples=3).parse(PAGE)
+    assert list(found.samples()) == PAGE_SAMPLES[:3]
+    assert found.damaged_lines == len(PAGE_SAMPLES) - 3
+    (error,) = found.errors
+    assert error.reason == "past the limit of 3 samples"
+    assert PAGE.split("\n")[error.line - 1].startswith(error.excerpt)
+    assert parse_text(error.excerpt) == [PAGE_SAMPLES[3]]
+
+
+def test_a_page_of_just_the_limit_is_whole() -> None:
+    """No sample is lost, and nothing is said."""
+    found = Parser(max_samples=len(PAGE_SAMPLES)).parse(PAGE)
+    assert list(found.samples()) == PAGE_SAMPLES
+    assert (found.damaged_lines, found.errors) == (0, ())
+
+
+def test_a_cut_is_told_before_errors_in_lines() -> None:
+    """However many lines were damaged before it."""
+    found = Parser(max_samples=1).parse("bad\n" * 9 + "a 1\nb 2\n# comment\nc 3\n\n")
+    assert found.damaged_lines == 11
+    assert [error.line for error in found.errors] == [11, 1, 2, 3, 4]
 
 
 def remembered(parser: Parser) -> list[int]:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import gzip
-import re
 import ssl
-import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
-from prometheus_client import Metric as Family
-from prometheus_client import parser as plain_parser
-from prometheus_client.openmetrics import parser as openmetrics_parser
+from exporter_pages import (
+    CLASSES,
+    EVENTS,
+    OPENMETRICS,
+    Page,
+    check_metrics,
+    no_series_twice,
+    parse_openmetrics,
+    parse_plain,
+    scraped,
+    source,
+)
 from raw_server import (
     Peer,
     RawServer,
@@ -30,24 +36,11 @@ from raw_server import (
     serving,
     stalling,
 )
-from running_exporter import RunningExporter, value, wait_for
+from running_exporter import RunningExporter, wait_for
 from synthetic_engine import MODEL, SyntheticEngine, free_port
 
-from analyzer.catalogue import SCRAPE_FAILURES
-from analyzer.exposition import Sample, parse_text
-
-EVENTS = "goodput_engine_criterion_events_total"
-FAILURES = "goodput_target_scrape_failures_total"
-OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 CERTIFICATES = Path(__file__).parent / "fixtures" / "tls"
 MAX_BODY = 1 << 20
-CLASSES = f"""
-slo_classes:
-  - name: interactive
-    match: {{model: {MODEL}}}
-    good: {{ttft: 100ms, tpot: 25ms, e2e: 2s}}
-    objective: 0.95
-"""
 LINES = b'vllm:num_requests_running{engine="0",model_name="m"} 1\n'
 CHUNKED = head("Transfer-Encoding: chunked")
 SIZED = head(f"Content-Length: {MAX_BODY // 2}")
@@ -113,12 +106,6 @@ def turning(peer: Peer) -> None:
     stalling()(peer)
 
 
-def source(name: str, url: str, *options: str) -> str:
-    """Returns one line of the configuration's engines."""
-    given = [f'url: "{url}"', *options]
-    return f"  - {{name: {name}, {', '.join(given)}}}\n"
-
-
 def hostile_sources(stack: ExitStack) -> Iterator[str]:
     """Starts every hostile server and gives the lines of the configuration."""
 
@@ -150,47 +137,6 @@ def hostile_sources(stack: ExitStack) -> Iterator[str]:
     token = "authorization: {credentials_file: /nonexistent/token}"
     yield hostile("no-token", start(page), token)
     yield hostile(TURNED, start(turning))
-
-
-@dataclass(frozen=True)
-class Page:
-    """One page of the exporter: what it printed and the samples in it."""
-
-    text: str
-    samples: list[Sample]
-
-    def value(self, name: str, **labels: str) -> float | None:
-        """Returns one sample's value, None when it is not there."""
-        return value(self.samples, name, **labels)
-
-    def one_hot(self, name: str, label: str, **labels: str) -> str:
-        """Returns which of a one-hot state's rows is 1."""
-        rows = {
-            s.labels[label]: s.value
-            for s in self.samples
-            if s.name == name and labels.items() <= dict(s.labels).items()
-        }
-        ones = [row for row, number in rows.items() if number == 1]
-        assert len(ones) == 1
-        assert set(rows.values()) == {0.0, 1.0}
-        return ones[0]
-
-    def failures(self, target: str) -> Mapping[str, float]:
-        """Returns how often scrapes of a target failed, by reason; not the zeros."""
-        rows = {
-            s.labels["reason"]: s.value
-            for s in self.samples
-            if s.name == FAILURES and s.labels["target"] == target
-        }
-        assert rows.keys() == set(SCRAPE_FAILURES)
-        return {reason: count for reason, count in rows.items() if count}
-
-
-def scraped(exporter: RunningExporter, accept: str = "text/plain") -> Page:
-    """Scrapes the exporter once."""
-    got = exporter.get(Accept=accept)
-    assert got.status_code == 200
-    return Page(got.text, parse_text(got.text))
 
 
 @dataclass(frozen=True)
@@ -274,34 +220,6 @@ def test_status_page_and_document_tell_each_failure(scene: Scene) -> None:
     assert scene.exporter.get("/-/healthy").status_code == 200
 
 
-def parse_plain(text: str) -> list[Family]:
-    """Returns the families as prometheus_client reads the text format."""
-    return list(plain_parser.text_string_to_metric_families(text))
-
-
-def parse_openmetrics(text: str) -> list[Family]:
-    """Returns the families as prometheus_client reads OpenMetrics."""
-    return list(openmetrics_parser.text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
-
-
-def check_metrics(promtool: str, page: Page) -> None:
-    """Fails when promtool finds a fault on a page."""
-    found = subprocess.run(
-        [promtool, "check", "metrics"],
-        input=page.text,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (found.returncode, found.stdout + found.stderr) == (0, "")
-
-
-def no_series_twice(page: Page) -> bool:
-    """Whether every series stands once on a page."""
-    series = [(s.name, *sorted(s.labels.items())) for s in page.samples]
-    return len(series) == len(set(series))
-
-
 def test_the_page_is_clean_in_both_formats(
     scene: Scene, need_tool: Callable[[str], str]
 ) -> None:
@@ -313,165 +231,6 @@ def test_the_page_is_clean_in_both_formats(
     assert page.text.endswith("# EOF\n")
     assert parse_openmetrics(page.text)
     assert no_series_twice(page)
-
-
-def peak_memory(exporter: RunningExporter) -> int:
-    """Returns the highest resident memory of the process so far, in MiB."""
-    status = Path(f"/proc/{exporter.process.pid}/status").read_text()
-    return int(re.findall(r"VmHWM:\s*(\d+) kB", status)[0]) // 1024
-
-
-@contextmanager
-def flooded(
-    folder: Path, page: Callable[[int], str], *, scrapes: int, limits: str = ""
-) -> Iterator[tuple[RunningExporter, Page]]:
-    """Runs an exporter with a target that prints *page*(number of the scrape, from 1).
-
-    Gives it when the good engine beside has one request and *scrapes* are counted.
-    """
-    printed = 0
-
-    def script(peer: Peer) -> None:
-        nonlocal printed
-        while request := peer.request():
-            if b" /metrics " in request:
-                printed += 1
-                peer.send(answer(page(printed).encode()))
-            else:
-                peer.send(answer(b"", status="404 Not Found"))
-
-    # Each of our scrapes is a sample; the timer's hour does not come.
-    slow = ("interval: 1h", "timeout: 30s", "max_body_bytes: 67108864")
-    with SyntheticEngine() as engine, RawServer(script) as server:
-        path = folder / "c.yml"
-        sources = source("flood", server.url, *slow) + source("good", engine.url, *slow)
-        path.write_text(f"{CLASSES}{limits}\nengines:\n{sources}", encoding="utf-8")
-        with RunningExporter(f"--config.file={path}") as exporter:
-            wait_for(
-                lambda: exporter.value(EVENTS, target="good", criterion="e2e") == 0
-            )
-            engine.finish()
-            pages: list[Page] = []
-
-            def counted() -> bool:
-                page = scraped(exporter)
-                pages.append(page)
-                seen = page.value("goodput_target_scrapes_total", target="flood") or 0
-                good = page.value(EVENTS, target="good", criterion="e2e")
-                return seen >= scrapes and good == 1
-
-            wait_for(counted, seconds=120)
-            yield exporter, pages[-1]
-
-
-MANY = 100_000
-
-
-def many_models(number: int) -> str:
-    """Returns a page on which each of many models has *number* tokens."""
-    line = 'vllm:generation_tokens_total{{engine="0",model_name="m{}"}} {}\n'
-    return "".join(line.format(model, number) for model in range(MANY))
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_models_are_held_to_the_limit(
-    tmp_path: Path, need_tool: Callable[[str], str]
-) -> None:
-    """Some keep their name, the rest is `other` and counted, and no token is lost."""
-    limits = "limits: {models: 5}"
-    with flooded(tmp_path, many_models, scrapes=2, limits=limits) as (exporter, page):
-        assert page.value("goodput_target_up", target="flood") == 1
-        assert page.failures("flood") == {}
-        tokens = {
-            s.labels["model"]: s.value
-            for s in page.samples
-            if s.name == "goodput_engine_generation_tokens_total"
-            and s.labels["target"] == "flood"
-        }
-        # One of the five is reserved for the model that the configuration names.
-        assert len(tokens) == 5
-        assert "other" in tokens
-        scrapes = page.value("goodput_target_scrapes_total", target="flood")
-        assert scrapes is not None
-        assert sum(tokens.values()) == MANY * (scrapes - 1)
-        dropped = page.value("goodput_label_values_dropped_total", label="model")
-        assert dropped is not None
-        assert dropped >= MANY - 4
-        assert {s.labels.get("model") for s in page.samples} == {
-            *tokens,
-            MODEL,
-            None,
-        }
-        assert peak_memory(exporter) < 512
-        check_metrics(need_tool("promtool"), page)
-
-
-def million_lines(_: int) -> str:
-    """Returns an engine's page with very many series that nobody knows."""
-    return LINES.decode() + "".join(f"vllm:x{n} 1\n" for n in range(1_000_000))
-
-
-@pytest.mark.slow
-def test_a_million_lines_cost_bounded_memory(tmp_path: Path) -> None:
-    """What stands before the limit is read, and the good engine is not kept waiting."""
-    with flooded(tmp_path, million_lines, scrapes=2) as (exporter, page):
-        assert page.value("goodput_target_up", target="flood") == 1
-        running = "goodput_engine_running_requests"
-        assert page.value(running, target="flood", model="m") == 1
-        assert page.value("goodput_engine_generation_tokens_total", target="good") == 10
-        assert peak_memory(exporter) < 512
-
-
-ODD_MODELS = (
-    'a "quoted" one',
-    "a\\backslash\\n",
-    "two\nlines",
-    '{model_name="x"} 1 # EOF',
-    "模型 – é\u2028\U0001f600",
-    "\ttab and\x1b[31mescape",
-    "<script>alert(1)</script>&amp;",
-    "m" * 2000,
-)
-
-
-def models_by_target(families: Iterable[Family]) -> dict[str, set[str]]:
-    """Returns the model labels of each target."""
-    found: dict[str, set[str]] = {}
-    for family in families:
-        for sample in family.samples:
-            if "model" in sample.labels and "target" in sample.labels:
-                models = found.setdefault(sample.labels["target"], set())
-                models.add(sample.labels["model"])
-    return found
-
-
-def test_a_model_of_any_name_is_printed_as_it_is(
-    tmp_path: Path, need_tool: Callable[[str], str]
-) -> None:
-    """Whatever an engine calls its model, both formats and the page stay whole."""
-    expected = {f"e{number}": model for number, model in enumerate(ODD_MODELS)}
-    classes = CLASSES.replace(MODEL, '"*"')
-    with ExitStack() as stack:
-        sources = "".join(
-            source(name, stack.enter_context(SyntheticEngine(model=model)).url)
-            for name, model in expected.items()
-        )
-        path = tmp_path / "c.yml"
-        path.write_text(f"{classes}engines:\n{sources}", encoding="utf-8")
-        exporter = stack.enter_context(RunningExporter(f"--config.file={path}"))
-        up = "goodput_target_up"
-        for name in expected:
-            wait_for(partial(exporter.value, up, target=name))
-        plain, openmetrics = scraped(exporter), scraped(exporter, OPENMETRICS)
-        status = exporter.get("/api/v1/status").json()
-        shown = exporter.get("/")
-    check_metrics(need_tool("promtool"), plain)
-    wanted = {name: {model} for name, model in expected.items()}
-    assert models_by_target(parse_plain(plain.text)) == wanted
-    assert models_by_target(parse_openmetrics(openmetrics.text)) == wanted
-    assert {row["model"] for row in status["slo"]} == set(ODD_MODELS)
-    assert shown.status_code == 200
-    assert "<script>alert" not in shown.text
 
 
 def test_a_target_that_falls_silent_after_a_good_page_is_down(scene: Scene) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from analyzer.accrual import by_model, single_token_requests
 from analyzer.engines.capabilities import capabilities, missing
+from analyzer.engines.labels import EngineLabels
 from analyzer.engines.reader import VllmReader
 from analyzer.engines.reading import EngineReading
 from analyzer.exposition import Parser
@@ -530,7 +531,7 @@ def test_models_beyond_the_limit_share_a_name_and_keep_their_history() -> None:
     """Under `other` two models add up, each with its own earlier value."""
     text = page("v1-0.15.0.prom")
     two = text + text.replace('model_name="m"', 'model_name="n"')
-    reader = VllmReader(admit=lambda _: "other")
+    reader = VllmReader(labels=EngineLabels(admit=lambda _: "other"))
     reading = read(two, reader)
     assert reading.models == ("other",)
     assert reading.gauge("running", "other") == 6
@@ -644,7 +645,7 @@ def test_buckets_without_a_usable_bound_are_left_out(le: str) -> None:
 def test_a_page_beyond_the_limit_is_damaged() -> None:
     """Series past the limit are not new when a later page has them."""
     exposition = Parser(max_samples=50).parse(page("v1-0.15.0.prom"))
-    assert exposition.truncated
+    assert exposition.damaged_lines
     assert VllmReader().read(exposition, 0.0).snapshot.damaged
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from analyzer.engines.labels import EngineLabels
 from analyzer.engines.reader import VllmReader
 from analyzer.engines.reading import EngineReading
 from analyzer.exposition import Exposition, LineError, Parser
@@ -17,7 +18,8 @@ class EnginePage:
     """What one page says, and how it was damaged.
 
     *failure* is the reason why it is no page of an engine, one of those under which
-    scrapes fail, with its *detail*; "" when it is one.
+    scrapes fail, with its *detail*; "" when it is one. *dropped* are the series that
+    went to `other`, by label.
     """
 
     reading: EngineReading
@@ -25,6 +27,7 @@ class EnginePage:
     errors: tuple[LineError, ...] = ()
     failure: str = ""
     detail: str = ""
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def at(self) -> float:
@@ -35,12 +38,13 @@ class EnginePage:
 class PageReader:
     """Reads one target's pages; remembers its series between scrapes.
 
-    *admit* gives the label value under which a model is kept.
+    *labels* gives the label values under which models, ranks and the like are kept.
     """
 
-    def __init__(self, *, admit: Callable[[str], str]) -> None:
+    def __init__(self, labels: EngineLabels) -> None:
+        self._labels = labels
         self._parser = Parser()
-        self._reader = VllmReader(admit=admit)
+        self._reader = VllmReader(labels=labels)
 
     def read(self, text: str, at: float) -> EnginePage:
         """Returns what *text*, scraped at *at* (Unix seconds), says."""
@@ -48,7 +52,12 @@ class PageReader:
         reading = self._reader.read(exposition, at)
         failure, detail = _failure(text, exposition, reading)
         return EnginePage(
-            reading, exposition.damaged_lines, exposition.errors, failure, detail
+            reading,
+            exposition.damaged_lines,
+            exposition.errors,
+            failure,
+            detail,
+            self._labels.take_dropped(),
         )
 
 

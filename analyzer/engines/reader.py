@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from analyzer.engines import vllm
+from analyzer.engines.labels import EngineLabels
 from analyzer.engines.reading import EngineReading
 from analyzer.engines.vllm import Field, Kind
 from analyzer.exposition import Exposition, Series
@@ -56,17 +57,14 @@ class VllmReader:
     """Reads one target's expositions; remembers its series between scrapes.
 
     *model* names the model of series without a model label (before 0.3.3);
-    *admit* gives the label value under which a model is kept.
+    *labels* gives the label values under which models, ranks and the like are kept.
     """
 
     def __init__(
-        self,
-        *,
-        model: str = "unknown",
-        admit: Callable[[str], str] = lambda model: model,
+        self, *, model: str = "unknown", labels: EngineLabels | None = None
     ) -> None:
         self._model = model
-        self._admit = admit
+        self._labels = labels or EngineLabels()
         self._slots: dict[Series, _Slot | None] = {}
 
     def read(self, exposition: Exposition, at: float) -> EngineReading:
@@ -108,7 +106,7 @@ class VllmReader:
             started=started if started and math.isfinite(started) else None,
             http=http,
             frontend=frontend,
-            damaged=exposition.damaged_lines > 0 or exposition.truncated,
+            damaged=exposition.damaged_lines > 0,
         )
 
     def _slot(self, series: Series) -> _Slot | None:
@@ -136,26 +134,27 @@ class VllmReader:
                 return None
         own = found.metric.label
         model = next((labels[n] for n in vllm.MODEL_LABELS if n in labels), self._model)
-        admitted = self._admit(model)
-        group = Group(
-            found.metric.signal,
-            admitted,
-            labels.get(vllm.RANK_LABEL, "0") if found.metric.ranked else "",
-            labels.get(own, "") if own else "",
-        )
-        origin = tuple(
-            sorted(
-                (k, v) for k, v in labels.items() if k not in _DROPPED_LABELS | {own}
+        rank = labels.get(vllm.RANK_LABEL, "0") if found.metric.ranked else ""
+        extra = labels.get(own, "") if own else ""
+        group = self._labels.group(found.metric, model, rank, extra)
+        dropped = _DROPPED_LABELS | {own}
+        origin = sorted((k, v) for k, v in labels.items() if k not in dropped)
+        # What shares the place of `other` keeps its own history all the same.
+        origin += (
+            (name, value)
+            for name, value, kept in (
+                ("model_name", model, group.model),
+                (vllm.RANK_LABEL, rank, group.rank),
+                (own, extra, group.extra),
             )
+            if value != kept
         )
-        if admitted != model:
-            origin = (*origin, ("model_name", model))
         return _Slot(
             "" if found.part == "created" else group.signal,
             name if found.part == "value" else name.removesuffix(f"_{found.part}"),
             found.part,
             found.metric.kind,
-            Key(group, origin),
+            Key(group, tuple(origin)),
             bound,
             (preference, found.preference),
             labels,

@@ -40,7 +40,8 @@ class Metric:
 
     *label* is the label kept as the signal's own; *bare* says that NVIDIA NIM
     prints it without any prefix; *ranked* is false for what the API server counts
-    before a rank is chosen.
+    before a rank is chosen. *values* are those of the label that vLLM is known to
+    print.
     """
 
     signal: str
@@ -49,10 +50,17 @@ class Metric:
     label: str = ""
     bare: bool = False
     ranked: bool = True
+    values: tuple[str, ...] = ()
 
 
-def _counter(signal: str, *names: str, label: str = "", bare: bool = False) -> Metric:
-    return Metric(signal, Kind.COUNTER, names, label, bare)
+def _counter(
+    signal: str,
+    *names: str,
+    label: str = "",
+    bare: bool = False,
+    values: tuple[str, ...] = (),
+) -> Metric:
+    return Metric(signal, Kind.COUNTER, names, label, bare, values=values)
 
 
 def _histogram(signal: str, *names: str, bare: bool = False) -> Metric:
@@ -64,7 +72,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("waiting", Kind.GAUGE, ("num_requests_waiting",), bare=True),
     Metric("swapped", Kind.GAUGE, ("num_requests_swapped",)),  # V0 only
     Metric(
-        "waiting_by_reason", Kind.GAUGE, ("num_requests_waiting_by_reason",), "reason"
+        "waiting_by_reason",
+        Kind.GAUGE,
+        ("num_requests_waiting_by_reason",),
+        "reason",
+        values=("capacity", "deferred"),
     ),
     Metric(
         "kv_cache_usage",
@@ -72,13 +84,22 @@ METRICS: tuple[Metric, ...] = (
         ("kv_cache_usage_perc", "gpu_cache_usage_perc"),
         bare=True,
     ),
-    Metric("sleep_state", Kind.RATIO, ("engine_sleep_state",), "sleep_state"),
+    Metric(
+        "sleep_state",
+        Kind.RATIO,
+        ("engine_sleep_state",),
+        "sleep_state",
+        values=("awake", "weights_offloaded", "discard_all"),
+    ),
     Metric("max_num_seqs", Kind.RATIO, ("num_request_max",), bare=True),  # NIM only
     Metric("cache_config", Kind.INFO, ("cache_config_info",)),
     _counter("generation_tokens", "generation_tokens_total", bare=True),
     _counter("prompt_tokens", "prompt_tokens_total", bare=True),
     _counter(
-        "prompt_tokens_by_source", "prompt_tokens_by_source_total", label="source"
+        "prompt_tokens_by_source",
+        "prompt_tokens_by_source_total",
+        label="source",
+        values=("local_compute", "local_cache_hit", "external_kv_transfer"),
     ),
     _counter("preemptions", "num_preemptions_total"),
     _counter(
@@ -87,6 +108,7 @@ METRICS: tuple[Metric, ...] = (
         "request_finish_total",
         label="finished_reason",
         bare=True,
+        values=("stop", "length", "abort", "error", "repetition"),
     ),
     _counter(
         "prefix_cache_queries",
@@ -104,6 +126,7 @@ METRICS: tuple[Metric, ...] = (
         ("admission_rejections_total",),
         "reason",
         ranked=False,
+        values=("max_num_queued_reqs", "max_num_queued_tokens"),
     ),
     _counter("flops", "estimated_flops_per_gpu_total"),
     _counter("read_bytes", "estimated_read_bytes_per_gpu_total"),
