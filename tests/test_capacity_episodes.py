@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from episodes import DIRECTORY
 
-from analyzer.capacity.arrivals import ClosedLoop, each
+from analyzer.capacity.arrivals import ClosedLoop
 from analyzer.capacity.engine import Engine
 from analyzer.capacity.fleet import Fleet
 from analyzer.capacity.machines import cpu_demo
@@ -93,7 +93,7 @@ def modelled(
         )
     )
     requests = [Request(n, 0.0, *pair) for n, pair in enumerate(lengths)]
-    fleet = Fleet([engine], ClosedLoop(each(requests), concurrency=concurrency))
+    fleet = Fleet([engine], ClosedLoop(requests, concurrency=concurrency))
     samples: list[tuple[float, ...]] = []
     ended = 0
     while ended < len(requests):

@@ -104,10 +104,7 @@ def test_a_full_closed_loop_turns_over_at_the_rate_of_its_steps() -> None:
     requests = (Request(n, 0.0, 64, 50) for n in range(400))
     fleet = Fleet(
         [engine],
-        ClosedLoop(
-            lambda at: next((replace(r, arrival=at) for r in requests), None),
-            concurrency=8,
-        ),
+        ClosedLoop(requests, concurrency=8),
     )
     outcomes = fleet.advance(math.inf)
     context = sum(64 + n for n in range(1, 50))

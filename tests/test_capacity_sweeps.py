@@ -16,7 +16,7 @@ import pytest
 from capacity_models import settings
 from sweeps import HITS, points, server
 
-from analyzer.capacity.arrivals import ClosedLoop, each
+from analyzer.capacity.arrivals import ClosedLoop
 from analyzer.capacity.costs import StepCosts
 from analyzer.capacity.engine import Engine
 from analyzer.capacity.fit import FREE, Figures, Point, fit, simulate
@@ -95,7 +95,7 @@ def test_the_prefix_cache_finds_what_the_real_one_found(sweep: str) -> None:
     for point in points(sweep):
         before = engine.metrics.prefix_cache_hits
         requests = (replace(r, number=next(numbers)) for r in point.requests)
-        clients = ClosedLoop(each(requests), concurrency=point.concurrency, start=now)
+        clients = ClosedLoop(requests, concurrency=point.concurrency, start=now)
         now = Fleet([engine], clients, start=now).advance(math.inf)[-1].ended
         found = engine.metrics.prefix_cache_hits - before
         assert abs(found - HITS[point.concurrency]) <= 128

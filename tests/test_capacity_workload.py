@@ -14,7 +14,6 @@ from analyzer.capacity.arrivals import (
     ClosedLoop,
     OpenLoop,
     bursts,
-    each,
     gamma,
     modulated,
     poisson,
@@ -154,17 +153,17 @@ def test_tenants_are_merged_by_their_arrivals() -> None:
 def test_a_client_of_a_closed_loop_asks_when_it_was_answered() -> None:
     """All begin at once; then one question an answer, after a time to think."""
     source = ClosedLoop(
-        each([ask(n, 0.0, 10, 5) for n in range(4)]), concurrency=2, think=0.5
+        [ask(n, 0.0, 10, 5) for n in range(4)], concurrency=2, think=0.5
     )
     assert [source.take().number, source.take().number] == [0, 1]
     assert source.next_arrival == math.inf
     with pytest.raises(LookupError):
         source.take()
-    source.ended(3.0)
+    source.ended(ask(0, 0.0, 10, 5), 3.0)
     assert source.next_arrival == 3.5
     assert source.take().arrival == 3.5
-    source.ended(4.0)
-    source.ended(5.0)
+    source.ended(ask(0, 0.0, 10, 5), 4.0)
+    source.ended(ask(0, 0.0, 10, 5), 5.0)
     assert source.take().number == 3
     assert source.next_arrival == math.inf
 

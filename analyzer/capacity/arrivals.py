@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from random import Random
 from typing import Protocol
@@ -102,8 +102,8 @@ class Source(Protocol):
         """Returns that request and goes on to the next."""
         ...
 
-    def ended(self, at: float) -> None:
-        """Learns that a request of this source ended at *at*, however it did."""
+    def ended(self, request: Request, at: float) -> None:
+        """Learns that *request*, taken here, ended at *at*, however it did."""
         ...
 
 
@@ -135,7 +135,7 @@ class OpenLoop:
         self._taken += 1
         return request
 
-    def ended(self, at: float) -> None:
+    def ended(self, request: Request, at: float) -> None:
         """Does nothing: nobody waits for an answer before asking again."""
 
 
@@ -143,56 +143,41 @@ class ClosedLoop:
     """A number of clients that each ask again once they were answered.
 
     This is `vllm bench serve --request-rate inf --max-concurrency N`: all clients
-    begin at once. *make* gives the request that arrives at a time, None when there
-    are no more; `think` seconds lie between an answer and the next question.
+    begin at once, or one after the other within *ramp* seconds. They ask the
+    *requests* in their order, at times of their own; `think` seconds lie between an
+    answer and the next question.
     """
 
     def __init__(
         self,
-        make: Callable[[float], Request | None],
+        requests: Iterable[Request],
         *,
         concurrency: int,
         start: float = 0.0,
         think: float = 0.0,
+        ramp: float = 0.0,
     ) -> None:
-        self._make = make
+        self._requests = iter(requests)
         self._think = think
-        self._due = [start] * concurrency
-        self._next: Request | None = None
-        self._prepare()
-
-    def _prepare(self) -> None:
-        if self._next is None and self._due:
-            self._next = self._make(heapq.heappop(self._due))
-            if self._next is None:
-                self._due.clear()
+        self._due = [start + ramp * n / concurrency for n in range(concurrency)]
+        self._next = next(self._requests, None)
 
     @property
     def next_arrival(self) -> float:
         """The time of the next request, infinite while all clients wait."""
-        return math.inf if self._next is None else self._next.arrival
+        if self._next is None or not self._due:
+            return math.inf
+        return self._due[0]
 
     def take(self) -> Request:
         """Returns the next request. Raises LookupError when none is due."""
         request = self._next
-        if request is None:
+        if request is None or not self._due:
             raise LookupError("every client waits for its answer")
-        self._next = None
-        self._prepare()
-        return request
+        self._next = next(self._requests, None)
+        return replace(request, arrival=heapq.heappop(self._due))
 
-    def ended(self, at: float) -> None:
+    def ended(self, request: Request, at: float) -> None:
         """Lets the client that was answered at *at* ask again."""
+        del request  # clients are all alike
         heapq.heappush(self._due, at + self._think)
-        self._prepare()
-
-
-def each(requests: Iterable[Request]) -> Callable[[float], Request | None]:
-    """Returns a maker for `ClosedLoop` that goes through *requests* once."""
-    remaining = iter(requests)
-
-    def make(at: float) -> Request | None:
-        request = next(remaining, None)
-        return None if request is None else replace(request, arrival=at)
-
-    return make

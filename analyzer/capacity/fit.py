@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from statistics import median
 
-from analyzer.capacity.arrivals import ClosedLoop, each
+from analyzer.capacity.arrivals import ClosedLoop
 from analyzer.capacity.engine import Engine
 from analyzer.capacity.fleet import Fleet
 from analyzer.capacity.settings import EngineConfig
@@ -72,7 +72,7 @@ def simulate(config: EngineConfig, points: Iterable[Point]) -> list[Figures]:
     results = []
     for point in points:
         requests = (replace(r, number=next(numbers)) for r in point.requests)
-        clients = ClosedLoop(each(requests), concurrency=point.concurrency, start=now)
+        clients = ClosedLoop(requests, concurrency=point.concurrency, start=now)
         outcomes = Fleet([engine], clients, start=now).advance(math.inf)
         begin, now = now, outcomes[-1].ended
         results.append(

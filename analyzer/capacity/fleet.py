@@ -136,7 +136,7 @@ class Fleet:
     def _forward(self, request: Request) -> None:
         engine = self._choose()
         if engine is None:
-            self._source.ended(self.now)
+            self._source.ended(request, self.now)
             reason = "no healthy upstream"
             gone = Outcome(request, Status.UNREACHABLE, self.now, reason=reason)
             self._outcomes.append(gone)
@@ -166,4 +166,4 @@ class Fleet:
         if outcome.replica is not None:
             self.in_flight[outcome.replica] -= 1
         self._outcomes.append(outcome)
-        self._source.ended(outcome.ended)
+        self._source.ended(outcome.request, outcome.ended)
