@@ -16,7 +16,7 @@ export PYTHONSAFEPATH := 1
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/'
 
-demo: $(VENV)/.package  ## run the exporter on a recording of a real vLLM
+demo: $(VENV)/.package  ## run the exporter on a simulated fleet, without a GPU
 	@echo 'Status page: http://localhost:10555/   metrics: http://localhost:10555/metrics   (Ctrl-C ends it)'
 	$(BIN)/goodput-exporter --demo
 

@@ -11,14 +11,17 @@ import click
 from analyzer.config import load_config
 from analyzer.strict import ConfigError
 from exporter.daemon import StartError, run
-from exporter.demo import SCENARIOS
+from exporter.demo import NAMES, DemoOptions, scenarios_text
 from exporter.logs import FORMATS, configure_logging
 from exporter.web_config import read_web_config
 
 DISTRIBUTION = "llm-goodput"
 
 
-@click.command(context_settings={"max_content_width": 100})
+@click.command(
+    context_settings={"max_content_width": 100},
+    epilog=f"\b\nScenarios of --demo:\n{scenarios_text()}",
+)
 @click.option(
     "--config.file",
     "config_file",
@@ -79,11 +82,35 @@ DISTRIBUTION = "llm-goodput"
 )
 @click.option(
     "--demo",
-    "demo",
+    "scenario",
     is_flag=False,
-    flag_value=SCENARIOS[0],
-    type=click.Choice(SCENARIOS),
-    help="Serve a demonstration; no engine and no configuration are needed.",
+    flag_value=NAMES[0],
+    type=click.Choice(NAMES),
+    help="Watch a simulated fleet; no engine and no configuration are needed.",
+)
+@click.option(
+    "--demo.speed",
+    "speed",
+    type=click.FloatRange(min=0.1, max=100.0),
+    default=1.0,
+    show_default=True,
+    help="Simulated seconds that pass in a second.",
+)
+@click.option(
+    "--demo.replicas",
+    "replicas",
+    type=click.IntRange(min=1, max=500),
+    default=2,
+    show_default=True,
+    help="Simulated engines.",
+)
+@click.option(
+    "--demo.seed",
+    "seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Seed of the simulation's chance.",
 )
 @click.version_option(version(DISTRIBUTION), prog_name="goodput-exporter")
 def main(
@@ -96,7 +123,10 @@ def main(
     storage_path: Path | None,
     log_level: str,
     log_format: str,
-    demo: str | None,
+    scenario: str | None,
+    speed: float,
+    replicas: int,
+    seed: int,
 ) -> None:
     """Tells whether LLM serving is good for its users, as Prometheus metrics.
 
@@ -108,14 +138,18 @@ def main(
       goodput-exporter --config.file goodput.yml
       goodput-exporter --config.file goodput.yml --config.check
       goodput-exporter --demo
+      goodput-exporter --demo=kv-pressure --demo.replicas 4 --demo.speed 2
     """
     configure_logging(log_level, log_format)
-    if (config_file is None) == (demo is None):
+    if (config_file is None) == (scenario is None):
         raise click.UsageError("Give --config.file, or --demo to look around.")
     if config_check:
         if config_file is None:
             raise click.UsageError("--config.check needs --config.file.")
         sys.exit(_check(config_file, web_config))
+    demo = None
+    if scenario is not None:
+        demo = DemoOptions(scenario, speed=speed, replicas=replicas, seed=seed)
     try:
         run(
             config_file=config_file,

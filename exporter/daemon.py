@@ -13,8 +13,8 @@ from types import FrameType
 from typing import Self
 
 from analyzer.config import Config, load_config
-from exporter.demo import DemoEngine
-from exporter.service import Exporter, Options, unread_sources
+from exporter.demo import Demo, DemoError, DemoOptions
+from exporter.service import Exporter, Options
 from exporter.state import StorageError, Store
 from exporter.web import App, Handlers, WebError, WebServer
 
@@ -28,7 +28,7 @@ class StartError(Exception):
 def run(
     *,
     config_file: Path | None,
-    demo: str | None,
+    demo: DemoOptions | None,
     listen_address: str,
     telemetry_path: str,
     web_config: Path | None,
@@ -43,7 +43,8 @@ def run(
     """
     with ExitStack() as stack:
         signals = stack.enter_context(_Signals())
-        load = _loader(config_file, demo, stack)
+        site = None if demo is None else _start(demo, stack)
+        load = _loader(config_file, site)
         store = _open_store(storage_path)
         server: WebServer | None = None
         exporter = Exporter(
@@ -53,12 +54,15 @@ def run(
         )
         stack.callback(exporter.close)
         server = _open_server(
-            exporter, listen_address, telemetry_path, web_config, lifecycle=lifecycle
+            _handlers(exporter, site, lifecycle=lifecycle),
+            listen_address,
+            telemetry_path,
+            web_config,
         )
         stack.callback(server.close)
-        for source in unread_sources(exporter.config):
-            logger.warning("this version does not read source=%r", source)
         exporter.start()
+        if site is not None:
+            site.begin()
         server.start()
         logger.info("listening url=%s", server.url)
         while signals.next() == signal.SIGHUP:
@@ -96,17 +100,23 @@ class _Signals:
         os.close(self._writing)
 
 
-def _loader(
-    config_file: Path | None, demo: str | None, stack: ExitStack
-) -> Callable[[], Config]:
+def _start(demo: DemoOptions, stack: ExitStack) -> Demo:
+    """Starts the simulated site, which ends with *stack*."""
+    try:
+        site = Demo(demo)
+    except DemoError as error:
+        raise StartError(str(error)) from error
+    stack.callback(site.close)
+    return site
+
+
+def _loader(config_file: Path | None, site: Demo | None) -> Callable[[], Config]:
     """Returns what reads the configuration: the file's, or the demonstration's."""
     if config_file is not None:
         return partial(load_config, config_file)
-    if demo is None:
+    if site is None:
         raise StartError("neither a configuration file nor a demonstration is given")
-    engine = DemoEngine()
-    stack.callback(engine.close)
-    return lambda: engine.config
+    return lambda: site.config
 
 
 def _open_store(path: Path | None) -> Store | None:
@@ -119,22 +129,24 @@ def _open_store(path: Path | None) -> Store | None:
         raise StartError(str(error)) from error
 
 
-def _open_server(
-    exporter: Exporter,
-    listen_address: str,
-    telemetry_path: str,
-    web_config: Path | None,
-    *,
-    lifecycle: bool,
-) -> WebServer:
-    handlers = Handlers(
+def _handlers(exporter: Exporter, site: Demo | None, *, lifecycle: bool) -> Handlers:
+    return Handlers(
         metrics=exporter.metrics,
         page=exporter.page,
         status=exporter.status,
         healthy=exporter.healthy,
         ready=exporter.ready,
         reload=exporter.reload if lifecycle else None,
+        truth=None if site is None else site.truth,
     )
+
+
+def _open_server(
+    handlers: Handlers,
+    listen_address: str,
+    telemetry_path: str,
+    web_config: Path | None,
+) -> WebServer:
     try:
         app = App(handlers, telemetry_path=telemetry_path)
         return WebServer(listen_address, app, web_config=web_config)

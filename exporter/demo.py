@@ -1,85 +1,144 @@
-"""A demonstration without an engine: a recording of a real vLLM, in real time.
+"""A demonstration without an engine: a simulated site, in a process of its own.
 
-The pages of the recording are served over HTTP as the engine served them, second by
-second and again from the begin, so that the exporter works as it does in earnest.
+The site (`exporter.demo_site`) serves replicas' metrics and GPUs and writes a gateway's
+log; the exporter watches it as it would in earnest, and its own cost stays visible.
 """
 
 from __future__ import annotations
 
-import bisect
-import threading
-import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.resources import as_file, files
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
 
 from analyzer.config import Config, parse_config
-from analyzer.sources.recording import Scrape, read_scrapes
+from analyzer.config_sources import Credentials, Tls
+from analyzer.simulation.scenarios import SCENARIOS
+from analyzer.sources.scrape import Fetcher
+from exporter.demo_site import LIMITS, LOG, NODE, TARGETS
 
-SCENARIOS = ("recording",)
+NAMES = tuple(SCENARIOS)
+STOP_SECONDS = 5.0
 CONFIG = """
 slo_classes:
   - name: interactive
-    good: {{ttft: 1s, tpot: 50ms, e2e: 10s}}
+    good: {{ttft: {ttft}s, tpot: {tpot}s, e2e: {e2e}s}}
     objective: 0.95
-    percentiles: {{ttft: {{p95: 1s}}}}
+    percentiles: {{ttft: {{p95: {ttft}s}}}}
+    stages: {{gateway: 50ms}}
 engines:
   - name: demo
-    url: "{url}"
-    interval: 1s
+    file_sd: {{files: ["{directory}/{targets}"]}}
+    interval: {interval}
+    declared: {{max_num_batched_tokens: 2048, tensor_parallel: 1}}
+gpus:
+  - name: node
+    url: "http://127.0.0.1:{port}/gpu/metrics"
+    match: {{hostname: {node}}}
+gateways:
+  - {{name: edge, path: "{directory}/{log}", format: envoy}}
 """
 
 
-class DemoEngine:
-    """Serves a recording's pages in real time on a free local port; has `close()`."""
+class DemoError(Exception):
+    """The demonstration cannot start; the text is for the user."""
 
-    def __init__(self) -> None:
-        scrapes = [s for s in _recorded() if s.text is not None]
-        begin = time.monotonic()
-        offsets = [s.at - scrapes[0].at for s in scrapes]
-        length = offsets[-1] + 1.0
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                if self.path != "/metrics":
-                    self.send_error(404)
-                    return
-                elapsed = (time.monotonic() - begin) % length
-                index = bisect.bisect_right(offsets, elapsed) - 1
-                body = (scrapes[max(0, index)].text or "").encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=1.0.0")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """Which scenario, how many simulated seconds a second, and how many replicas."""
 
-            def log_message(self, *_: object) -> None:
-                return
+    scenario: str
+    speed: float = 1.0
+    replicas: int = 2
+    seed: int = 1
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="demo-engine", daemon=True
+
+class Demo:
+    """The process that plays the site; has `close()`. Raises DemoError.
+
+    `begin` lets time run there: call it when the exporter is watching, so that it
+    sees everything.
+    """
+
+    def __init__(self, options: DemoOptions) -> None:
+        self._options = options
+        self._directory = Path(tempfile.mkdtemp(prefix="goodput-demo-"))
+        self._process = subprocess.Popen(  # noqa: S603 - our own module
+            [
+                sys.executable,
+                "-m",
+                "exporter.demo_site",
+                f"--scenario={options.scenario}",
+                f"--directory={self._directory}",
+                f"--speed={options.speed}",
+                f"--replicas={options.replicas}",
+                f"--seed={options.seed}",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for us
         )
-        self._thread.start()
+        line = _pipe(self._process.stdout).readline()
+        if not line:
+            self.close()
+            raise DemoError("the simulated site did not start")
+        self._port = int(json.loads(line)["port"])
 
-    @property
-    def url(self) -> str:
-        """The address of the metrics."""
-        return f"http://127.0.0.1:{self._server.server_port}/metrics"
+    def truth(self) -> bytes:
+        """Returns what became of all requests so far, as JSON. Raises ScrapeError."""
+        url = f"http://127.0.0.1:{self._port}/demo/truth"
+        fetcher = Fetcher(tls=Tls(), credentials=Credentials(), max_bytes=1 << 20)
+        try:
+            return fetcher.get(url, timeout=STOP_SECONDS).body
+        finally:
+            fetcher.close()
 
     @property
     def config(self) -> Config:
-        """A configuration that watches this engine."""
-        return parse_config(CONFIG.format(url=self.url), "demo")
+        """A configuration that watches the site."""
+        many = self._options.replicas > 20  # then it is the exporter's cost that counts
+        text = CONFIG.format(
+            ttft=LIMITS.ttft,
+            tpot=LIMITS.tpot,
+            e2e=LIMITS.e2e,
+            directory=self._directory,
+            targets=TARGETS,
+            interval="5s" if many else "1s",
+            port=self._port,
+            node=NODE,
+            log=LOG,
+        )
+        return parse_config(text, "demo")
+
+    def begin(self) -> None:
+        """Lets the site's clock run."""
+        stdin = _pipe(self._process.stdin)
+        stdin.write("begin\n")
+        stdin.flush()
 
     def close(self) -> None:
-        """Stops serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        """Ends the process, and removes what it wrote."""
+        _pipe(self._process.stdin).close()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def _recorded() -> list[Scrape]:
-    """Returns the pages of the recording that ships with the package."""
-    with as_file(files("exporter") / "demo_data") as directory:
-        return list(read_scrapes(directory))
+def _pipe(end: IO[str] | None) -> IO[str]:
+    if end is None:
+        raise DemoError("the simulated site has no pipe to us")
+    return end
+
+
+def scenarios_text() -> str:
+    """Returns the scenarios and what each shows, for the command's help."""
+    return "\n".join(f"  {name:<13} {s.text}" for name, s in SCENARIOS.items())

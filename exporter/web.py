@@ -40,7 +40,7 @@ class Handlers:
 
     `metrics` gets the seconds left to answer in, or None, and the Accept header; it
     returns the content type and the body. `page` gets the query string. `reload` is
-    None when it is switched off.
+    None when it is switched off, `truth` unless a demonstration runs.
     """
 
     metrics: Callable[[float | None, str], tuple[str, bytes]]
@@ -49,6 +49,7 @@ class Handlers:
     healthy: Callable[[], tuple[bool, str]]
     ready: Callable[[], tuple[bool, str]]
     reload: Callable[[], tuple[bool, str]] | None
+    truth: Callable[[], bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,9 @@ class App:
             "/-/ready": Route(READS, lambda _: _check(handlers.ready)),
             "/-/reload": Route(("POST",), self._reload),
         }
+        if handlers.truth is not None:
+            truth = handlers.truth
+            routes["/demo/truth"] = Route(READS, lambda _: Response(truth(), JSON))
         if telemetry_path in routes:
             raise WebError(f"telemetry path {telemetry_path} is taken by another route")
         if not _PATH.fullmatch(telemetry_path):

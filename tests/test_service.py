@@ -1,4 +1,4 @@
-"""The running service: reload, health, readiness, state of engines, the demo."""
+"""The running service: reload, health, readiness, state of engines."""
 
 from __future__ import annotations
 
@@ -170,17 +170,6 @@ def test_the_deadline_of_the_scraper_is_kept(tmp_path: Path) -> None:
                 spent = time.monotonic() - begun
             assert answer.status_code == 200
             assert spent < 1.5
-
-
-def test_the_demo_serves_a_page_and_moves(tmp_path: Path) -> None:
-    """`--demo` needs nothing and shows an engine that works."""
-    with RunningExporter("--demo", f"--storage.path={tmp_path}") as exporter:
-        wait_for(lambda: exporter.value("goodput_target_up", target="demo") == 1)
-        wait_for(
-            lambda: (exporter.value("goodput_engine_generation_tokens_total") or 0) > 0,
-            seconds=60,
-        )
-        assert "interactive" in exporter.get("/").text
 
 
 def test_sigterm_ends_the_process_quickly_with_its_state_written(

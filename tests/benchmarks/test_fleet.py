@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from process_cost import cpu_seconds, resident_mib
 from recorded_fleet import RecordedFleet
 from running_exporter import RunningExporter
 
@@ -30,20 +31,6 @@ slo_classes:
 engines:
   - {{name: fleet, interval: {interval}, file_sd: {{files: [t.json], refresh: 1s}}}}
 """
-
-
-def cpu_seconds(pid: int) -> float:
-    """Returns the user and system time of a process, in ticks of 10 ms."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
-
-
-def resident_mib(pid: int) -> float:
-    """Returns the resident memory of a process."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise AssertionError("no VmRSS")
 
 
 def put(folder: Path, pods: dict[str, str]) -> None:

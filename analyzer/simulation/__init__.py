@@ -1,0 +1,1 @@
+"""A simulated serving site: scenarios, and the pages and logs that it would write."""

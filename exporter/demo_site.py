@@ -1,0 +1,216 @@
+"""The process that plays a serving site: engines, GPUs and a gateway's log.
+
+    python -m exporter.demo_site --scenario=tour --directory=DIR ...
+
+It prints one line of JSON with its port, waits for a line on standard input, and plays
+until that ends, which it does when whoever started it is gone. Then it removes DIR.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from analyzer.capacity.machines import A100, machines
+from analyzer.capacity.outcome import Outcome
+from analyzer.simulation.clock import Clock
+from analyzer.simulation.dcgm_page import Board, Node
+from analyzer.simulation.envoy_log import log_line
+from analyzer.simulation.scenarios import SCENARIOS
+from analyzer.simulation.site import Site
+from analyzer.simulation.truth import Limits, Truth
+from analyzer.simulation.vllm_page import models, page
+from exporter.demo_server import Answer, PageServer
+from exporter.rotating_file import RotatingFile
+
+MACHINE = "a100-llama-8b"
+MODEL = "llama-3.1-8b"
+NODE = "sim-node-1"
+NAMESPACE = "serving"
+BOARD = Board(A100, "NVIDIA A100-SXM4-80GB", 62.0, 400.0)
+LIMITS = Limits(ttft=1.0, tpot=0.05, e2e=30.0)
+TICK_SECONDS = 0.1
+MOST_SECONDS = 0.3  # simulated at once, before others have their turn
+LOG_BYTES = 16 << 20
+LOG = "access.log"
+TARGETS = "targets.json"
+
+
+class Play:
+    """A site in motion: `tick` brings it up to now; has `close()`.
+
+    The replicas' servers come and go with them; their list is in the file_sd format.
+    """
+
+    def __init__(
+        self, scenario: str, directory: Path, *, speed: float, replicas: int, seed: int
+    ) -> None:
+        machine = machines()[MACHINE]
+        self._site = Site(SCENARIOS[scenario], machine, replicas=replicas, seed=seed)
+        self._node = Node(BOARD, hostname=NODE, namespace=NAMESPACE)
+        self._truth = Truth(LIMITS)
+        self._speed = speed
+        self._clock: Clock | None = None
+        self._lock = threading.Lock()
+        self._targets = directory / TARGETS
+        self._log = RotatingFile(directory / LOG, most_bytes=LOG_BYTES)
+        self._lines = 0
+        self._changed = -1
+        self._servers: dict[int, PageServer] = {}
+        self._pods: dict[int, str] = {}
+        self._ports: dict[int, int] = {}
+        self.control = PageServer(
+            {"/gpu/metrics": self._gpu_page, "/demo/truth": self._truth_page}
+        )
+        self._follow()
+
+    def begin(self) -> None:
+        """Lets the clock run from now on."""
+        self._clock = Clock(time.time(), self._speed)
+
+    def tick(self) -> None:
+        """Simulates up to now, and logs what ended."""
+        with self._lock:
+            self._advance()
+
+    def _advance(self) -> None:
+        clock = self._clock
+        if clock is None:
+            return
+        # A machine too slow for the speed falls behind, but still answers.
+        most = self._site.now + MOST_SECONDS * self._speed
+        now = max(self._site.now, min(most, clock.simulated(time.time())))
+        lines = []
+        for outcome in self._site.advance(now):
+            self._truth.add(outcome)
+            line = log_line(
+                outcome,
+                model=MODEL,
+                host=self._host(outcome),
+                ended=clock.wall(outcome.ended),
+            )
+            lines.append(line + b"\n")
+        self._log.write(lines)
+        self._lines += len(lines)
+        self._node.look(self._site.replicas, now)
+        if self._site.changed != self._changed:
+            self._follow()
+
+    def _host(self, outcome: Outcome) -> str:
+        if outcome.replica is None:
+            return ""
+        return f"127.0.0.1:{self._ports[outcome.replica]}"
+
+    def _follow(self) -> None:
+        """Lets each replica that is up have a server, and lists them all."""
+        self._changed = self._site.changed
+        for replica in self._site.replicas:
+            server = self._servers.get(replica.number)
+            moved = self._pods.get(replica.number) != replica.pod
+            if server is not None and (replica.engine is None or moved):
+                server.close()
+                del self._servers[replica.number]
+                server = None
+            if server is None and replica.engine is not None:
+                self._open(replica.number, port=0 if moved else None)
+                self._pods[replica.number] = replica.pod
+        listed = [
+            {
+                "targets": [f"127.0.0.1:{self._ports[number]}"],
+                "labels": {"pod": pod, "node": NODE},
+            }
+            for number, pod in self._pods.items()
+        ]
+        fresh = self._targets.with_suffix(".new")
+        fresh.write_text(json.dumps(listed), encoding="utf-8")
+        fresh.replace(self._targets)
+
+    def _open(self, number: int, *, port: int | None) -> None:
+        def metrics() -> Answer:
+            return self._engine_page(number)
+
+        server = PageServer(
+            {"/metrics": metrics, "/v1/models": self._models_page},
+            port=self._ports.get(number, 0) if port is None else port,
+        )
+        self._servers[number] = server
+        self._ports[number] = server.port
+
+    def _engine_page(self, number: int) -> Answer:
+        with self._lock:
+            self._advance()
+            replica = self._site.replicas[number]
+            if replica.engine is None:
+                return None
+            clock = self._clock or Clock(time.time())
+            text = page(replica, model=MODEL, clock=clock)
+        return "text/plain; version=1.0.0; charset=utf-8", text.encode()
+
+    def _models_page(self) -> Answer:
+        config = machines()[MACHINE]
+        body = models(MODEL, max_model_len=config.scheduler.max_model_len)
+        return "application/json", json.dumps(body).encode()
+
+    def _gpu_page(self) -> Answer:
+        with self._lock:
+            text = self._node.page(self._site.replicas)
+        return "text/plain; charset=utf-8", text.encode()
+
+    def _truth_page(self) -> Answer:
+        with self._lock:
+            body = {
+                "seconds": self._site.now,
+                "log_lines": self._lines,
+                "classes": {"interactive": self._truth.document()},
+            }
+        return "application/json", json.dumps(body).encode()
+
+    def close(self) -> None:
+        """Stops all servers."""
+        self.control.close()
+        for server in self._servers.values():
+            server.close()
+        self._log.close()
+
+
+@click.command()
+@click.option("--scenario", type=click.Choice(tuple(SCENARIOS)), required=True)
+@click.option("--directory", type=click.Path(path_type=Path), required=True)
+@click.option("--speed", type=float, required=True)
+@click.option("--replicas", type=int, required=True)
+@click.option("--seed", type=int, required=True)
+def main(
+    scenario: str, directory: Path, speed: float, replicas: int, seed: int
+) -> None:
+    """Plays a scenario; see the module's text."""
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        play = Play(scenario, directory, speed=speed, replicas=replicas, seed=seed)
+        stack.callback(play.close)
+        sys.stdout.write(json.dumps({"port": play.control.port}) + "\n")
+        sys.stdout.flush()
+        over = threading.Event()
+        begun = threading.Event()
+        threading.Thread(target=_listen, args=(begun, over), daemon=True).start()
+        begun.wait()
+        play.begin()
+        while not over.wait(TICK_SECONDS):
+            play.tick()
+
+
+def _listen(begun: threading.Event, over: threading.Event) -> None:
+    sys.stdin.readline()
+    begun.set()
+    sys.stdin.read()
+    over.set()
+
+
+if __name__ == "__main__":
+    main()
