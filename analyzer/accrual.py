@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from analyzer import goodput
 from analyzer.goodput import Marginal
@@ -52,15 +52,6 @@ class ModelIncrease:
         """Requests that finished: by the E2E histogram, else by finish reason."""
         e2e = self.histograms.get("e2e")
         return e2e.count if e2e is not None else self.total("finished")
-
-
-@dataclass(slots=True)
-class ModelWindow:
-    """What a stretch of time held for one model and its class, to be summed up."""
-
-    finished: float = 0.0
-    tokens: float = 0.0
-    marginals: dict[str, Marginal] = field(default_factory=dict)
 
 
 def by_model(increase: Increase) -> dict[str, ModelIncrease]:

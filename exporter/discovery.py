@@ -117,7 +117,7 @@ class Discovery:
         while not self._closed:
             try:
                 self._look()
-            except Exception:  # the thread must go on, whatever went wrong
+            except Exception:  # else no target is found any more, until a restart
                 logger.exception("discovery failed")
             self._wake.wait(self._pause())
             self._wake.clear()

@@ -804,7 +804,7 @@ class GoodputMiddleware:
 
         try:
             await self._app(scope, observed_receive, observed_send)
-        except BaseException as error:
+        except BaseException as error:  # a cancelled request is no Exception
             exchange.exception = type(error).__name__
             raise
         finally:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from analyzer.histogram import Histogram
 from analyzer.requests_total import CRITERIA, STAGES, RequestTotals, Row
+from exporter.tail_batch import LOST_REASONS
 
 Labels = tuple[str, ...]
 Numbers = Iterator[tuple[Labels, float]]
@@ -62,7 +63,10 @@ COUNTERS: Mapping[str, Callable[[LogView], Numbers]] = {
     "goodput_good_tokens_total": _per_row(lambda row: row.good_tokens),
     "goodput_log_lines_total": _lines,
     "goodput_log_parse_failures_total": _by_reason(lambda log: log.totals.failures),
-    "goodput_log_losses_total": _by_reason(lambda log: log.lost),
+    "goodput_log_losses_total": _by_reason(
+        # At 0 before the first, which an increase would not show otherwise.
+        lambda log: {**dict.fromkeys(LOST_REASONS, 0.0), **log.lost}
+    ),
 }
 
 

@@ -182,11 +182,13 @@ class Tail:
         for path in gone[: max(0, len(gone) - self._max_files)]:
             del self._logs[path]
 
-    def _open_files(self) -> int:
+    @property
+    def open_files(self) -> int:
+        """How many files are open now."""
         return sum(log.open_files for log in self._logs.values())
 
     def _room(self, uncounted: int) -> bool:
-        return self._open_files() + uncounted < self._max_files
+        return self.open_files + uncounted < self._max_files
 
     def _stats(self, tally: Tally) -> Stats:
         return Stats(
@@ -196,7 +198,6 @@ class Tail:
             truncations=tally.truncations,
             lost=Counter(tally.lost),
             lag_bytes=sum(log.lag for log in self._logs.values()),
-            files_open=self._open_files(),
             problems={
                 log.path: log.problem for log in self._logs.values() if log.problem
             },

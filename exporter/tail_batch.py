@@ -31,8 +31,7 @@ class Stats:
 
     Since the last batch: lines dropped because they are `too_long`, lines whose
     framing is another than the log's, rotations, truncations seen, and occurrences
-    of loss by reason. Now: bytes not yet read, files open, and what stands in the
-    way by path.
+    of loss by reason. Now: bytes not yet read, and what stands in the way by path.
     """
 
     too_long: int = 0
@@ -41,7 +40,6 @@ class Stats:
     truncations: int = 0
     lost: Mapping[str, int] = field(default_factory=dict)
     lag_bytes: int = 0
-    files_open: int = 0
     problems: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -64,6 +64,11 @@ class Reading:
             monotonic=lambda: self.now,
         )
 
+    @property
+    def open_files(self) -> int:
+        """How many files are open now."""
+        return self._tail.open_files
+
     def once(self, limit: int = BATCH_BYTES) -> tuple[Sequence[bytes], bool]:
         """Polls once; returns the lines and whether some were left."""
         batch = self._tail.poll(limit)

@@ -236,7 +236,7 @@ def test_a_last_part_without_its_end_comes_once_the_log_is_gone(tmp_path: Path) 
     reading.now += GRACE
     assert reading.poll() == [b"last words"]
     assert reading.poll() == []
-    assert reading.last.files_open == 0
+    assert reading.open_files == 0
 
 
 def test_parts_survive_a_look_in_the_midst_of_a_rotation(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from running_exporter import RunningExporter, value, wait_for
 from synthetic_engine import MODEL, SyntheticEngine
 
+from exporter.tail_batch import LOST_REASONS
+
 REQUESTS = "goodput_requests_total"
 COVERAGE = "goodput_source_coverage_ratio"
 GOOD = "goodput_good_requests_total"
@@ -103,6 +105,8 @@ def test_verdicts_are_counted_by_class_with_their_reasons(tmp_path: Path) -> Non
     assert count("goodput_excluded_requests_total", reason="caller_error") == 1
     assert count("goodput_excluded_requests_total", reason="not_generation") == 1
     assert count("goodput_log_parse_failures_total", reason="not_json") == 1
+    for reason in LOST_REASONS:  # before the first, or an increase would not show it
+        assert count("goodput_log_losses_total", reason=reason) == 0
     bucket = "goodput_request_ttft_seconds_bucket"
     assert count(bucket, le="0.3", **free) == 2
     assert count(bucket, le="+Inf", **free) == 3

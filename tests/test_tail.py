@@ -71,13 +71,13 @@ def test_a_renamed_file_is_drained_until_its_writer_reopens(log: Path) -> None:
         assert numbers(reading.poll()) == [5]
         reading.now += 10 * GRACE
         assert reading.poll() == []
-        assert reading.last.files_open == 2  # the new one is empty
+        assert reading.open_files == 2  # the new one is empty
         writer.write(line(6))
         append(log, lines(7, 8))
     assert numbers(reading.poll()) == [6, 7, 8]
     reading.now += 2 * GRACE
     assert reading.poll() == []
-    assert reading.last.files_open == 1
+    assert reading.open_files == 1
     assert (reading.total.rotations, reading.lost) == (1, {})
 
 

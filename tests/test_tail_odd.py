@@ -172,10 +172,10 @@ def test_container_logs_follow_kubelet_and_end_with_the_pod(
     append(log, line(6)[:-1])
     for path in (*folder.iterdir(), links / "web.log"):
         path.unlink()
-    assert (reading.poll(), reading.last.files_open) == ([], 3)
+    assert (reading.poll(), reading.open_files) == ([], 3)
     reading.now += 2 * GRACE
     assert numbers(reading.poll()) == [6]  # no newline will come any more
-    assert (reading.poll(), reading.last.files_open, reading.lost) == ([], 0, {})
+    assert (reading.poll(), reading.open_files, reading.lost) == ([], 0, {})
 
 
 def test_a_rotated_file_of_a_compression_we_cannot_read_is_told(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_files_beyond_the_limit_wait_for_their_turn(tmp_path: Path) -> None:
         append(tmp_path / f"{name}.log", lines(1, 1))
     reading = Reading(tmp_path / "*.log", max_files=2)
     assert numbers(reading.poll()) == [1, 1]
-    assert reading.last.files_open == 2
+    assert reading.open_files == 2
     assert reading.last.problems == {str(tmp_path / "c.log"): "too many open files"}
     (tmp_path / "a.log").unlink()
     assert reading.poll() == []
@@ -88,7 +88,7 @@ def test_many_rotated_files_are_read_with_few_open(log: Path) -> None:
     found = []
     for _ in range(12):
         found += reading.poll()
-        assert reading.last.files_open <= 2
+        assert reading.open_files <= 2
         reading.now += 2 * GRACE
     assert numbers(found) == list(range(4, 12))
     assert (reading.last.problems, reading.lost) == ({}, {})

@@ -201,15 +201,13 @@ def _connect(
     seconds: float,
     options: list[tuple[Any, ...]],
 ) -> socket.socket:
-    sock = socket.socket(*kind)
-    try:
+    with contextlib.ExitStack() as stack:
+        sock = stack.enter_context(socket.socket(*kind))
         for option in options:
             sock.setsockopt(*option)
         sock.settimeout(seconds)
         sock.connect(address)
-    except BaseException:
-        sock.close()
-        raise
+        stack.pop_all()  # connected: whoever called closes it
     return sock
 
 
