@@ -19,6 +19,7 @@ from analyzer.simulation.site import Replica
 REFRESH_SECONDS = 10.0  # dcgm-exporter -c 10000; its default is 30 s
 DRIVER = "580.105.08"
 MEGABYTE = 1 << 20
+RESERVED_MEGABYTES = 550
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class Node:
         activity = self._activities.get(replica.number, _Activity())
         loaded = MEMORY_UTILIZATION if replica.engine is not None else 0.005
         used = round(board.accelerator.memory / MEGABYTE * loaded)
-        free = round(board.accelerator.memory / MEGABYTE) - used
+        free = round(board.accelerator.memory / MEGABYTE) - used - RESERVED_MEGABYTES
         values = (
             "1980" if activity.busy else "1410",
             f"{activity.watts:.3f}",
@@ -120,6 +121,7 @@ class Node:
             "0",
             str(free),
             str(used),
+            str(RESERVED_MEGABYTES),
             f"{activity.busy:.6f}",
             f"{activity.busy * 0.85:.6f}",
             f"{activity.tensor:.6f}",
@@ -159,6 +161,7 @@ FIELDS = (
     ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gauge", "Current clock event reasons."),
     ("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB)."),
     ("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB)."),
+    ("DCGM_FI_DEV_FB_RESERVED", "gauge", "Framebuffer memory reserved (in MiB)."),
     (
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
         "gauge",
