@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from analyzer.engines.capabilities import missing
 from analyzer.flow import EngineFlow
+from analyzer.gpus import rows as gpu_rows
+from analyzer.gpus.flow import GpuFlow
 from analyzer.logflow import LogFlow
 from analyzer.slo_rows import Document, count, slo_rows
 from analyzer.timeline import Segment
@@ -17,10 +19,11 @@ def document(
     at: float,
     *,
     logs: Sequence[LogFlow] = (),
+    gpus: Sequence[GpuFlow] = (),
     seconds: float | None = None,
     pictures: bool = False,
 ) -> Document:
-    """Returns the analysis of *flows* and *logs* as of *at*.
+    """Returns the analysis of *flows*, *logs* and *gpus* as of *at*.
 
     With *seconds* it covers that trailing window and the verdict in force, without
     it everything since the flows began. *pictures* adds the values of sparklines.
@@ -35,9 +38,11 @@ def document(
         },
         "sources": [
             *(source_row(flow) for flow in flows),
+            *(gpu_rows.source_row(flow, at) for flow in gpus),
             *(log_row(log) for log in logs),
         ],
         "targets": [target_row(flow, at, pictures=pictures) for flow in flows],
+        "gpus": [gpu_rows.exporter_row(flow, at) for flow in gpus],
     }
 
 

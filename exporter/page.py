@@ -5,11 +5,13 @@ Plain HTML with one inline style sheet. It loads nothing and runs no script.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from exporter import page_logs, page_parts, page_slo
+from exporter import page_gpus, page_logs, page_parts, page_slo
 from exporter.log_state import LogState
+from exporter.page_gpus import Exporter
 from exporter.page_logs import Log
 from exporter.page_slo import Judgement, Outcome
 from exporter.page_style import STYLE
@@ -28,7 +30,6 @@ def render(
     at: float,
     refresh_seconds: int = 5,
     logs: Iterable[LogState] = (),
-    sources_unread: Sequence[str] = (),
     config_error: str = "",
     state_note: str = "",
     telemetry_path: str = "/metrics",
@@ -36,13 +37,14 @@ def render(
 ) -> bytes:
     """Returns the page for a document with pictures, as of *at* (Unix seconds).
 
-    *logs* says how the request logs fare, *sources_unread* names what is configured
-    and not read, *config_error* says why the last reload failed, *state_note* what is
-    to be known of stored state. With *refresh_seconds* 0 the page stays as it is;
-    *switch_url* leads from a page that refreshes to one that does not, and back.
+    *logs* says how the request logs fare, *config_error* why the last reload failed,
+    *state_note* what is to be known of stored state. With *refresh_seconds* 0 the page
+    stays as it is; *switch_url* leads from a page that refreshes to one that does not,
+    and back.
     """
     targets = targets_of(document)
     request_logs = page_logs.logs_of(document, logs)
+    gpus = page_gpus.exporters_of(document)
     judgements = page_slo.judgements_of(document)
     head = tag(
         "head",
@@ -53,15 +55,16 @@ def render(
         else "",
         tag("meta", name="referrer", content="no-referrer"),
         tag("link", rel="icon", href="data:,"),
-        tag("title", f"{_title(targets, request_logs, judgements)} · {PRODUCT}"),
+        tag("title", f"{_title(targets, request_logs, gpus, judgements)} · {PRODUCT}"),
         tag("style", Markup(STYLE)),
     )
     main = tag(
         "main",
-        _notices(config_error, state_note, sources_unread),
-        _troubles(targets, request_logs),
+        _notices(config_error, state_note),
+        _troubles(targets, request_logs, gpus),
         page_slo.section(document, judgements),
         page_logs.section(request_logs, at),
+        page_gpus.section(gpus, at),
         page_parts.section(targets, at),
     )
     header = tag(
@@ -89,27 +92,23 @@ def _refresh(refresh_seconds: int, switch_url: str) -> Markup:
     return join([text, *link])
 
 
-def _notices(
-    config_error: str, state_note: str, sources_unread: Sequence[str]
-) -> Markup:
+def _notices(config_error: str, state_note: str) -> Markup:
     parts: list[Markup] = []
     if config_error:
         failed = "The last reload failed; the configuration before it is in force: "
         parts.append(tag("p", tag("strong", failed), config_error, class_="bad"))
     if state_note:
         parts.append(tag("p", tag("strong", "State: "), state_note))
-    if sources_unread:
-        unread = "Configured, but not read by this version: "
-        names = join(map(name, sources_unread), ", ")
-        parts.append(tag("p", tag("strong", unread), names))
     if not parts:
         return Markup()
     return tag("section", *parts, class_="notices", aria_label="Notices")
 
 
-def _troubles(targets: Sequence[Target], logs: Sequence[Log]) -> Markup:
+def _troubles(
+    targets: Sequence[Target], logs: Sequence[Log], gpus: Sequence[Exporter]
+) -> Markup:
     """Returns what to look at, or one line that says that all is well."""
-    if not targets and not logs:
+    if not targets and not logs and not gpus:
         return Markup()
     items: list[Markup] = []
     groups: dict[Markup, list[Target]] = {}
@@ -122,7 +121,8 @@ def _troubles(targets: Sequence[Target], logs: Sequence[Log]) -> Markup:
         else:
             items.append(_crowd(state, group))
     items += [_log_trouble(log) for log in logs if log.troubled]
-    calm = _calm([t for t in targets if not t.troubled], logs)
+    items += [_gpu_trouble(gpu) for gpu in gpus if gpu.troubled]
+    calm = _calm([t for t in targets if not t.troubled], logs, gpus)
     if not items:
         return tag("ul", tag("li", calm), class_="trouble")
     if calm:
@@ -134,6 +134,12 @@ def _log_trouble(log: Log) -> Markup:
     link = tag("a", name(log.row["name"]), href=f"#{log.anchor}")
     note = f" — {log.note}"
     return tag("li", page_logs.condition(log), ": request log ", link, note)
+
+
+def _gpu_trouble(gpu: Exporter) -> Markup:
+    link = tag("a", name(gpu.row["target"]), href=f"#{gpu.anchor}")
+    note = f" — {gpu.note}" if gpu.note else ""
+    return tag("li", page_gpus.condition(gpu), ": GPU exporter ", link, note)
 
 
 def _trouble(state: Markup, target: Target) -> Markup:
@@ -154,7 +160,9 @@ def _link(target: Target) -> Markup:
     return tag("a", name(target.row["target"]), href=f"#{target.anchor}")
 
 
-def _calm(targets: Sequence[Target], logs: Sequence[Log]) -> str:
+def _calm(
+    targets: Sequence[Target], logs: Sequence[Log], gpus: Sequence[Exporter]
+) -> str:
     """Returns a line on what is not to be worried about, "" when there is nothing."""
     states: dict[str, int] = {}
     for target in targets:
@@ -169,16 +177,22 @@ def _calm(targets: Sequence[Target], logs: Sequence[Log]) -> str:
             word = log.verdict[2]
             conditions[word] = conditions.get(word, 0) + 1
     said += [f"{plural(n, 'request log')} {word}" for word, n in conditions.items()]
+    words = Counter(gpu.verdict[2] for gpu in gpus if not gpu.troubled)
+    said += [f"{plural(n, 'GPU exporter')} {word}" for word, n in words.items()]
     return ", ".join(said)
 
 
 def _title(
-    targets: Sequence[Target], logs: Sequence[Log], judgements: Sequence[Judgement]
+    targets: Sequence[Target],
+    logs: Sequence[Log],
+    gpus: Sequence[Exporter],
+    judgements: Sequence[Judgement],
 ) -> str:
     """Returns the tab's title, the worst first."""
     parts = []
     troubled = sum(1 for target in targets if target.troubled)
     troubled += sum(1 for log in logs if log.troubled)
+    troubled += sum(1 for gpu in gpus if gpu.troubled)
     if troubled:
         parts.append(f"{count(troubled)} in trouble")
     missed = sum(1 for j in judgements if j.outcome is Outcome.MISSED)

@@ -12,12 +12,11 @@ import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, JobEvent
 from apscheduler.executors.pool import ThreadPoolExecutor as SchedulerPool
 from apscheduler.schedulers.background import BackgroundScheduler
-
-from exporter.target import Target
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +25,24 @@ MAX_TIMER_WORKERS = 256
 MAX_SCRAPE_WORKERS = 64
 HEALTHY_CYCLES = 5
 HEALTHY_SECONDS = 30.0
+
+
+class Sampled(Protocol):
+    """What is sampled, on a timer and for scrapes."""
+
+    @property
+    def key(self) -> str:
+        """Its name among all that are sampled."""
+
+    @property
+    def interval(self) -> float:
+        """The seconds between two samples of the timer."""
+
+    def fresh(self) -> bool:
+        """Whether it need not be sampled for a scrape of ours."""
+
+    def sample(self, *, tick: bool) -> None:
+        """Samples it; *tick* says that the timer asked."""
 
 
 class Sampler:
@@ -55,19 +72,19 @@ class Sampler:
         self._ticked_at = time.monotonic()
         self._scheduler.start()
 
-    def watch(self, target: Target) -> None:
+    def watch(self, target: Sampled) -> None:
         """Starts or renews the timer of *target*; targets are spread over time."""
-        interval = target.flow.source.interval
-        if self._intervals.get(target.name) == interval:
+        interval = target.interval
+        if self._intervals.get(target.key) == interval:
             return
-        share = zlib.crc32(target.name.encode()) / 2**32 if self._intervals else 0.0
-        self._intervals[target.name] = interval
+        share = zlib.crc32(target.key.encode()) / 2**32 if self._intervals else 0.0
+        self._intervals[target.key] = interval
         self._scheduler.add_job(
             self._tick,
             "interval",
             seconds=interval,
             args=(target,),
-            id=target.name,
+            id=target.key,
             replace_existing=True,
             next_run_time=datetime.now(UTC) + timedelta(seconds=share * interval),
         )
@@ -76,12 +93,12 @@ class Sampler:
         """Does *work* on a timer of its own; a run that takes longer is not joined."""
         self._scheduler.add_job(work, "interval", seconds=seconds)
 
-    def forget(self, name: str) -> None:
+    def forget(self, key: str) -> None:
         """Stops the timer of a target."""
-        if self._intervals.pop(name, None) is not None:
-            self._scheduler.remove_job(name)
+        if self._intervals.pop(key, None) is not None:
+            self._scheduler.remove_job(key)
 
-    def _tick(self, target: Target) -> None:
+    def _tick(self, target: Sampled) -> None:
         target.sample(tick=True)
         self._ticked_at = time.monotonic()
 
@@ -93,7 +110,7 @@ class Sampler:
             if (error := getattr(event, "exception", None)) is not None:
                 logger.error("sampling raised", exc_info=error)
 
-    def sample(self, targets: Iterable[Target], *, seconds: float) -> None:
+    def sample(self, targets: Iterable[Sampled], *, seconds: float) -> None:
         """Samples the targets that are not fresh, for at most *seconds*.
 
         What has not come in by then is shown at its last state.

@@ -23,6 +23,7 @@ from analyzer.strict import ConfigError
 from exporter import page
 from exporter.collector import Families, View, families
 from exporter.discovery import Discovery
+from exporter.gpus import Gpus
 from exporter.request_log import POLL_SECONDS
 from exporter.request_logs import RequestLogs, coverage
 from exporter.sampler import Sampler
@@ -91,6 +92,7 @@ class Exporter:
         self._sampler = Sampler()
         self._discovery = Discovery(self._on_discovery)
         self._logs = RequestLogs(self._lock, self._cap, self._aliases, state.logs)
+        self._gpus = Gpus(self._lock, self._sampler, state.gpus)
         for name in ("state_write_failures", "sampler_missed_cycles"):
             self._process.add(f"goodput_{name}_total", (), 0.0)
         for label in ("model", *COUNTED):
@@ -104,7 +106,8 @@ class Exporter:
         return self._config
 
     def start(self) -> None:
-        """Starts discovery, and sampling what it found."""
+        """Finds where the logs stand, then starts discovery and sampling."""
+        self._poll_logs()
         self._discovery.start()
         self._sampler.every(POLL_SECONDS, self._poll_logs)
         self._sampler.start()
@@ -120,6 +123,7 @@ class Exporter:
             self._expect_failures()
             self._follow_targets()
             self._logs.apply(config)
+            self._gpus.apply(config, time.time())
 
     def _on_discovery(self) -> None:
         with self._lock:
@@ -187,7 +191,8 @@ class Exporter:
         limit = DEFAULT_SCRAPE_SECONDS if deadline is None else deadline
         with self._lock:
             targets = [t for t in self._targets.values() if t.retired_at is None]
-        self._sampler.sample(targets, seconds=limit)
+            gpus = self._gpus.in_service()
+        self._sampler.sample([*targets, *gpus], seconds=limit)
         self._logs.poll(seconds=LOG_SECONDS)
         with self._publishing:
             with self._lock:
@@ -205,7 +210,9 @@ class Exporter:
     def _state(self) -> State:
         flows = {name: t.flow.memory for name, t in self._targets.items()}
         logs = self._logs.memories()
-        return State({**self._memories, **flows}, logs, self._process)
+        return State(
+            {**self._memories, **flows}, logs, self._process, self._gpus.memories()
+        )
 
     def _save(self, encoded: bytes | None) -> None:
         """Writes the state; a failure is told, and the scrape goes out all the same."""
@@ -256,7 +263,9 @@ class Exporter:
         for name in gone:
             del self._targets[name]
         lost: list[str] = []
-        if self._started_at < before:
+        unclaimed = self._started_at < before
+        self._gpus.drop_retired(before, unclaimed=unclaimed)
+        if unclaimed:
             pending = self._discovery.pending
             lost = [n for n in self._memories if n.partition("/")[0] not in pending]
         for name in lost:
@@ -303,6 +312,7 @@ class Exporter:
             logs=self._logs.views(),
             coverage=coverage(self._logs.all(), flows, now),
             discovered=self._discovery.counts,
+            gpus=self._gpus.views(now),
         )
 
     def status(self) -> bytes:
@@ -310,7 +320,11 @@ class Exporter:
         with self._lock:
             view = self._view()
             found = document(
-                view.flows, view.at, logs=self._logs.flows(), seconds=STATUS_SECONDS
+                view.flows,
+                view.at,
+                logs=self._logs.flows(),
+                gpus=self._gpus.flows(),
+                seconds=STATUS_SECONDS,
             )
         found["version"] = view.version
         found["at"] = view.at
@@ -325,11 +339,11 @@ class Exporter:
                 view.flows,
                 view.at,
                 logs=self._logs.flows(),
+                gpus=self._gpus.flows(),
                 seconds=STATUS_SECONDS,
                 pictures=True,
             )
             logs = self._logs.states()
-            config = self._config
         note = self._state_error or (MEMORY_ONLY if self._store is None else "")
         return page.render(
             found,
@@ -337,7 +351,6 @@ class Exporter:
             at=view.at,
             logs=logs,
             telemetry_path=self._options.telemetry_path,
-            sources_unread=unread_sources(config),
             config_error=self._reload_error or self._web_config_error(),
             state_note=note,
             refresh_seconds=0 if still else REFRESH_SECONDS,
@@ -367,11 +380,7 @@ class Exporter:
             for target in self._targets.values():
                 target.close()
             self._logs.close()
-
-
-def unread_sources(config: Config) -> list[str]:
-    """Returns the configured sources that this version does not read yet."""
-    return [f"gpus: {gpu.name}" for gpu in config.gpus]
+            self._gpus.close()
 
 
 def _named_models(config: Config) -> set[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from analyzer.flow import Memory
+from analyzer.gpus.flow import GpuMemory
 from analyzer.ledger import Ledger
 from exporter.request_log import LogMemory
 
@@ -28,11 +29,12 @@ class StorageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that outlives the process: targets, logs, and our own counters."""
+    """All that outlives the process: targets, logs, GPUs, and our own counters."""
 
     targets: Mapping[str, Memory] = field(default_factory=dict)
     logs: Mapping[str, LogMemory] = field(default_factory=dict)
     process: Ledger = field(default_factory=Ledger)
+    gpus: Mapping[str, GpuMemory] = field(default_factory=dict)
 
 
 class Store:

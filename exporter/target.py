@@ -45,6 +45,16 @@ class Target:
         """The target's name in the configuration."""
         return self.flow.source.name
 
+    @property
+    def key(self) -> str:
+        """What its timer is called."""
+        return self.name
+
+    @property
+    def interval(self) -> float:
+        """The seconds between two samples."""
+        return self.flow.source.interval
+
     def retire(self, at: float) -> None:
         """Lets go of the connection; `configure` takes the target into service again.
 

@@ -43,7 +43,6 @@ class Options(TypedDict, total=False):
 
     refresh_seconds: int
     logs: Sequence[LogState]
-    sources_unread: Sequence[str]
     config_error: str
     state_note: str
     telemetry_path: str

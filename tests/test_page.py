@@ -42,7 +42,6 @@ def variants() -> Iterator[tuple[str, Page]]:
             at + 20,
             config_error="config.yml: engines[0].url: must be a URL",
             state_note="counters are kept in memory only: no --storage.path",
-            sources_unread=["gpus: node", "gateways: edge"],
             switch_url="?refresh=0",
         ),
     )
@@ -105,7 +104,6 @@ def hostile_page() -> Page:
         logs=[state],
         config_error=HOSTILE[0],
         state_note=HOSTILE[1],
-        sources_unread=HOSTILE,
     )
 
 
@@ -236,7 +234,6 @@ def test_header_and_notices() -> None:
         1_796_000_000.0,
         config_error="config.yml: is empty",
         state_note="state could not be written: disk full",
-        sources_unread=["gpus: node"],
         telemetry_path="/own/metrics",
     )
     header = result.said("header")
@@ -247,7 +244,6 @@ def test_header_and_notices() -> None:
     said = result.said("main")
     assert "the configuration before it is in force: config.yml: is empty" in said
     assert "State: state could not be written: disk full" in said
-    assert "Configured, but not read by this version: gpus: node" in said
     assert "No target: the configuration names no engine" in said
 
 
