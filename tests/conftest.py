@@ -30,6 +30,16 @@ def need_tool() -> Callable[[str], str]:
     return _find
 
 
+@pytest.fixture
+def config_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets the variables that configurations of the fixtures use; one is missing."""
+    monkeypatch.setenv("NODE_NAME", "worker-7")
+    monkeypatch.setenv("POD_NAME", "vllm-0")
+    monkeypatch.setenv("GOODPUT_TEST_EMPTY", "")
+    monkeypatch.setenv("GOODPUT_TEST_URL", "not-a-url")
+    monkeypatch.delenv("GOODPUT_TEST_UNSET", raising=False)
+
+
 def _find(name: str) -> str:
     # Daemons of Debian's packages lie where only root looks.
     path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
