@@ -82,7 +82,8 @@ class Device:
 
     def signal(self, name: str) -> Signal:
         """Returns a signal, absent when nothing is known of it."""
-        return self.signals.get(name) or absent("nothing is known of it")
+        found = self.signals.get(name)
+        return absent("nothing is known of it") if found is None else found
 
 
 @dataclass(frozen=True, slots=True)
