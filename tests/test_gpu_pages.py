@@ -317,9 +317,9 @@ def test_page_gives_its_values_or_a_reason(name: str) -> None:
             else:
                 assert given.value == pytest.approx(value, rel=1e-12), signal
     for device in found.values():
-        for signal in map(device.signal, SIGNALS):
-            assert signal.state in (State.PRESENT, State.PROXY, State.ABSENT)
-            assert bool(signal.reason) == (signal.state is not State.PRESENT)
+        for given in map(device.signal, SIGNALS):
+            assert given.state in (State.PRESENT, State.PROXY, State.ABSENT)
+            assert bool(given.reason) == (given.state is not State.PRESENT)
 
 
 def test_memory_without_the_reserve_is_a_proxy() -> None:
