@@ -361,7 +361,11 @@ def test_the_file_needs_nothing_else(tmp_path: Path) -> None:
 
 def test_the_file_is_python_3_9() -> None:
     """Its syntax is old enough for the servers it is copied to."""
-    ast.parse(FILE.read_text(encoding="utf-8"), feature_version=(3, 9))
+    text = FILE.read_text(encoding="utf-8")
+    assert ast.parse(text, feature_version=(3, 9)).body
+    newer = f"{text}\nmatch 1:\n    case 1:\n        pass\n"
+    with pytest.raises(SyntaxError):
+        ast.parse(newer, feature_version=(3, 9))
 
 
 def open_files() -> int:

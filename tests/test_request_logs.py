@@ -238,9 +238,14 @@ def test_a_log_that_is_not_there_yet_is_read_when_it_comes(tmp_path: Path) -> No
     config = configuration(tmp_path / "c.yml", log)
     with RunningExporter(f"--config.file={config}") as exporter:
         wait_for(lambda: exporter.value("goodput_log_lines_total") == 0)
+        (source,) = exporter.get("/api/v1/status").json()["sources"]
+        assert (source["up"], source["reason"]) == (False, "no line read yet")
         log.parent.mkdir()
         log.write_bytes(line(1) + line(2))
         wait_for(lambda: exporter.value("goodput_log_lines_total") == 2)
+        assert exporter.value(GOOD, slo_class="interactive") == 2
+        (source,) = exporter.get("/api/v1/status").json()["sources"]
+        assert (source["up"], source["reason"]) == (True, "")
 
 
 def test_many_models_and_failed_requests_claim_no_more_than_the_limit(

@@ -154,6 +154,9 @@ def test_targets_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> None:
             for engine in engines:
                 engine.close()
         wait_for(lambda: _held(exporter) == before)
+        assert before[0] == 0
+        assert not exporter._targets
+        assert {s.labels.get("target") for s in samples(exporter)} == {None}
 
 
 def _held(exporter: Exporter) -> tuple[int, ...]:

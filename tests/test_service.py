@@ -113,12 +113,23 @@ def test_an_engine_that_worked_and_went_is_down_and_comes_back(tmp_path: Path) -
         def state(name: str) -> bool:
             return exporter.value("goodput_engine_state", state=name) == 1
 
+        success = "goodput_target_last_success_timestamp_seconds"
         wait_for(lambda: state("starting"))
+        assert exporter.value(success) is None
         with SyntheticEngine(port=port):
             wait_for(lambda: state("serving"))
+            first = exporter.value(success)
         wait_for(lambda: state("down"))
+        assert exporter.value("goodput_target_up") == 0
+        assert not state("serving")
         with SyntheticEngine(port=port):
             wait_for(lambda: state("serving"))
+            assert not state("down")
+            assert exporter.value("goodput_target_up") == 1
+            again = exporter.value(success)
+    assert first is not None
+    assert again is not None
+    assert again > first
 
 
 def test_status_document_says_what_the_metrics_say(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -311,7 +310,7 @@ anything = st.recursive(
 def test_any_document_is_read_or_refused(
     folder: Path, tls: dict[str, object], headers: object, users: object
 ) -> None:
-    """Whatever a file holds, a ConfigError is the worst that comes of it."""
+    """Whatever a file holds, a short ConfigError is the worst that comes of it."""
     document = {
         "tls_server_config": {
             "cert_file": "server.pem",
@@ -321,8 +320,14 @@ def test_any_document_is_read_or_refused(
         "http_server_config": {"headers": headers},
         "basic_auth_users": users,
     }
-    with contextlib.suppress(ConfigError):
-        read(folder, json.dumps(document))
+    message = f"{folder / 'web.yml'}: read"
+    try:
+        assert read(folder, json.dumps(document)).tls is not None
+    except ConfigError as error:
+        message = str(error)
+    assert message.startswith(f"{folder / 'web.yml'}: ")
+    assert "\n" not in message
+    assert len(message) < 600
 
 
 @pytest.mark.parametrize(

@@ -352,4 +352,5 @@ def test_close_without_start_frees_the_port() -> None:
     server = WebServer("127.0.0.1:0", App(handlers()))
     server.close()
     server.close()
-    listen(f"127.0.0.1:{server.address[1]}").close()
+    with listen(f"127.0.0.1:{server.address[1]}") as again:
+        assert again.getsockname() == ("127.0.0.1", server.address[1])
