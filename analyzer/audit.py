@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from analyzer.finding import Finding
 from analyzer.flow import EngineFlow
 from analyzer.histogram import Histogram, total
 from analyzer.slo import SloClass
@@ -47,16 +48,6 @@ class BucketCheck:
     def exact(self) -> bool:
         """Whether the threshold is a bound, so that its count is exact."""
         return self.below is not None and self.below == self.above
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something an operator may want to change, with the flag that changes it."""
-
-    code: str
-    severity: str  # warning or info
-    message: str
-    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from analyzer.gateways.format import Format, FormatMemory, Parse
 from analyzer.gateways.record import LineProblem, RequestRecord
 from analyzer.judgement import Verdict, class_for, judge
 from analyzer.requests_total import RequestTotals
-from analyzer.slo import NO_CLASS, SloClass
+from analyzer.slo import NO_CLASS, SloClass, matched_headers
 
 DETECTION_LINES = 50
 DETECTION_BYTES = 256 << 10
@@ -115,9 +115,7 @@ class LogFlow:
 
     def configure(self, source: GatewaySource, config: Config) -> None:
         """Takes over a reloaded configuration; totals go on."""
-        headers = tuple(
-            sorted({name for c in config.slo_classes for name in c.match.headers})
-        )
+        headers = matched_headers(config.slo_classes)
         if source != self.source or headers != self._headers:
             self._headers = headers
             self._waiting = self.waiting

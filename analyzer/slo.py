@@ -174,6 +174,11 @@ def _read_match(node: Node) -> Match:
     )
 
 
+def matched_headers(classes: Iterable[SloClass]) -> tuple[str, ...]:
+    """Returns the request headers that *classes* match on, in lower case."""
+    return tuple(sorted({name for c in classes for name in c.match.headers}))
+
+
 def _by_criterion(node: Node) -> dict[str, Node]:
     members = node.mapping(optional=(*CRITERIA, "itl"))
     if "itl" in members and "tpot" in members:

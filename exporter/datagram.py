@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
-from analyzer.sources.datagrams import bind_unix
+from analyzer.sources.datagrams import bind_unix, remove_unix
 from exporter.receiver import Receiver
 from exporter.tail_batch import BATCH_BYTES, Batch
 
@@ -19,8 +18,8 @@ class DatagramSource:
 
     def __init__(self, path: str) -> None:
         sock = bind_unix(path)
-        self._path = Path(path)
-        self._inode = self._path.lstat().st_ino
+        self._path = path
+        self._inode = Path(path).lstat().st_ino
         self._receiver = Receiver(sock)
 
     def poll(self, limit_bytes: int = BATCH_BYTES) -> Batch:
@@ -30,6 +29,4 @@ class DatagramSource:
     def close(self) -> None:
         """Closes the socket and takes its file away, unless another took its place."""
         self._receiver.close()
-        with contextlib.suppress(OSError):
-            if self._path.lstat().st_ino == self._inode:
-                self._path.unlink()
+        remove_unix(self._path, self._inode)

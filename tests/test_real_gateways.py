@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from real_gateway import (
     CONFIGS,
     FIRST_TOKEN,
@@ -24,6 +27,7 @@ from real_gateway import (
 )
 from synthetic_engine import free_port
 
+from analyzer.cli import main
 from analyzer.gateways.record import Outcome, TtftKind
 
 MODULES = Path("/usr/lib/nginx/modules")
@@ -86,13 +90,13 @@ def nginx_configuration(kind: str, directory: Path, port: int, engine: int) -> P
 
 
 @pytest.fixture(scope="module", params=["stock", "njs", "lua"])
-def nginx(
+def nginx_run(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     upstream: Upstream,
     need_tool: Callable[[str], str],
-) -> tuple[str, Pairs]:
-    """Every scenario through nginx, as its log and as the client tells it."""
+) -> tuple[str, Path, Pairs]:
+    """Every scenario through nginx: its log, and as that and the client tell it."""
     kind = str(request.param)
     program = need_tool("nginx")
     need_modules(kind)
@@ -102,7 +106,14 @@ def nginx(
     with running([program, "-p", directory, "-c", config], port, output):
         seen = exchanged(port)
         wait_for_log(directory / "access.log")
-    return kind, paired(directory / "access.log", seen)
+    return kind, directory / "access.log", paired(directory / "access.log", seen)
+
+
+@pytest.fixture(scope="module")
+def nginx(nginx_run: tuple[str, Path, Pairs]) -> tuple[str, Pairs]:
+    """Every scenario through nginx, as its log and as the client tells it."""
+    kind, _, pairs = nginx_run
+    return kind, pairs
 
 
 ENDS = {
@@ -148,12 +159,12 @@ def test_nginx_times_tokens_by_its_filters_alone(nginx: tuple[str, Pairs]) -> No
 
 
 @pytest.fixture(scope="module")
-def haproxy(
+def haproxy_run(
     tmp_path_factory: pytest.TempPathFactory,
     upstream: Upstream,
     need_tool: Callable[[str], str],
-) -> Pairs:
-    """Every scenario through HAProxy, as its log and as the client tells it."""
+) -> tuple[Path, Pairs]:
+    """Every scenario through HAProxy: its log, and as that and the client tell it."""
     program = need_tool("haproxy")
     directory, port = tmp_path_factory.mktemp("haproxy"), free_port()
     config = adapted(
@@ -168,7 +179,13 @@ def haproxy(
     with running([program, "-f", config, "-db"], port, output):
         seen = exchanged(port)
         wait_for_log(output)
-    return paired(output, seen)
+    return output, paired(output, seen)
+
+
+@pytest.fixture(scope="module")
+def haproxy(haproxy_run: tuple[Path, Pairs]) -> Pairs:
+    """Every scenario through HAProxy, as its log and as the client tells it."""
+    return haproxy_run[1]
 
 
 def test_haproxy_tells_who_asked_what_and_when(haproxy: Pairs) -> None:
@@ -197,3 +214,65 @@ def test_haproxy_stamps_the_first_body_byte(haproxy: Pairs) -> None:
     for record, _ in haproxy.values():
         assert record.tpot is None
         assert record.completion_tokens is None
+
+
+def checked(log: Path, directory: Path) -> dict[str, Any]:
+    """Returns what `goodput check --live` says of a log under a joint class."""
+    config = directory / "c.yml"
+    config.write_text(
+        "slo_classes: [{name: joint, objective: 0.9,"
+        " good: {ttft: 1s, tpot: 50ms, e2e: 5s}}]\n"
+        f"gateways: [{{name: edge, path: '{log}'}}]\n"
+    )
+    arguments = ["check", "--config.file", str(config), "--live", "--format", "json"]
+    found = CliRunner().invoke(main, arguments)
+    (row,) = json.loads(found.stdout)["gateways"]
+    warned = any(finding["severity"] == "warning" for finding in row["findings"])
+    assert found.exit_code == (1 if warned else 0)
+    return dict(row)
+
+
+def evaluable(row: dict[str, Any]) -> dict[str, int]:
+    """Returns for how many answers each criterion of the class can be evaluated."""
+    (only,) = row["classes"]
+    return {item["criterion"]: item["evaluable"] for item in only["criteria"]}
+
+
+def test_the_check_of_nginxs_log_names_the_filter_that_it_lacks(
+    nginx_run: tuple[str, Path, Pairs], tmp_path: Path
+) -> None:
+    """What it says to add is what makes the criteria evaluable."""
+    kind, log, _ = nginx_run
+    row = checked(log, tmp_path)
+    assert (row["format"], row["framing"], row["unparsed"]) == ("nginx", "plain", [])
+    advised = {
+        finding["code"]
+        for finding in row["findings"]
+        if "js_body_filter goodput.answer;" in finding["snippet"]
+    }
+    told = evaluable(row)
+    if kind == "stock":
+        assert (told["ttft"], told["tpot"]) == (0, 0)
+        assert advised == {"criterion_absent", "ending"}
+    else:
+        assert told["ttft"] >= len(STREAMED)
+        assert told["tpot"] >= len(STREAMED)
+        assert advised == set()
+        assert row["requests"]["first_output"] == {"token": told["ttft"]}
+    assert told["e2e"] > 0
+
+
+def test_the_check_of_haproxys_log_says_what_it_never_tells(
+    haproxy_run: tuple[Path, Pairs], tmp_path: Path
+) -> None:
+    """Its stamp gives TTFT; for tokens another log is needed."""
+    log, _ = haproxy_run
+    row = checked(log, tmp_path)
+    told = evaluable(row)
+    assert row["format"] == "haproxy"
+    assert told["ttft"] >= len(STREAMED) - 1
+    assert told["tpot"] == 0
+    codes = {finding["code"]: finding for finding in row["findings"]}
+    assert "criterion_absent" not in codes
+    assert "unix:///run/goodput/requests.sock" in codes["criterion_never"]["snippet"]
+    assert codes["first_body_byte"]["severity"] == "info"

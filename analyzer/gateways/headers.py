@@ -46,6 +46,10 @@ class HeaderHabits:
         kept = (bits << 1 | together) & ((1 << REMEMBERED) - 1)
         self._seen[route] = (min(count + 1, REMEMBERED), kept)
 
+    def routes(self) -> list[tuple[str, int, bool | None]]:
+        """Returns each route, how many of its answers told, and what they tell."""
+        return [(route, n, self.late(route)) for route, (n, _) in self._seen.items()]
+
     def memory(self) -> FormatMemory:
         """Returns what was learnt, for `recall` after a restart."""
         return FormatMemory(habits=dict(self._seen))

@@ -7,7 +7,7 @@ import socket
 import stat
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 UDP = "udp://"
@@ -19,6 +19,10 @@ DATAGRAM_BYTES = (1 << 20) + 1
 
 class SourceError(Exception):
     """A socket that cannot be opened; the text names its address."""
+
+    def __init__(self, address: str, error: OSError) -> None:
+        super().__init__(f"{address}: {error.strerror or error}")
+        self.in_use = error.errno == errno.EADDRINUSE
 
 
 def bind_unix(path: str) -> socket.socket:
@@ -36,7 +40,7 @@ def bind_unix(path: str) -> socket.socket:
         place.chmod(SOCKET_MODE)
     except OSError as error:
         sock.close()
-        raise SourceError(f"{path}: {error.strerror or error}") from error
+        raise SourceError(path, error) from error
     return sock
 
 
@@ -51,6 +55,14 @@ def _remove_socket(path: Path) -> None:
     path.unlink()
 
 
+def remove_unix(path: str, inode: int) -> None:
+    """Takes a socket's file away, unless another one took its place."""
+    place = Path(path)
+    with suppress(OSError):
+        if place.lstat().st_ino == inode:
+            place.unlink()
+
+
 def bind_udp(address: str) -> socket.socket:
     """Returns a socket bound at *address*, such as `udp://:5514`.
 
@@ -61,7 +73,7 @@ def bind_udp(address: str) -> socket.socket:
     try:
         return _bound(host.strip("[]"), int(port))
     except OSError as error:
-        raise SourceError(f"{address}: {error.strerror or error}") from error
+        raise SourceError(address, error) from error
 
 
 def _bound(host: str, port: int) -> socket.socket:
