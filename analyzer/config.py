@@ -51,6 +51,10 @@ class Config:
         words = [f"{len(self.slo_classes)} SLO classes", f"{len(self.engines)} engines"]
         if self.engine_groups:
             words.append(f"{len(self.engine_groups)} discovered groups of engines")
+        if self.gpus:
+            words.append(f"{len(self.gpus)} GPU exporters")
+        if self.gateways:
+            words.append(f"{len(self.gateways)} request logs")
         return ", ".join(words)
 
 
