@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from signal import SIGTERM
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from running_exporter import wait_for
 
+from analyzer.cli import main
 from analyzer.gateways.detect import detect
 from analyzer.gateways.format import Format
 from analyzer.gateways.record import RequestRecord, TokensKind, TtftKind
@@ -359,3 +362,25 @@ def assert_tokens(pairs: Pairs, *, gap: bool) -> None:
         if gap:
             assert record.max_gap is not None
             assert STALL - 0.01 <= record.max_gap <= STALL + CLOSE
+
+
+def checked(log: Path, directory: Path) -> dict[str, Any]:
+    """Returns what `goodput check --live` says of a log under a joint class."""
+    config = directory / "c.yml"
+    config.write_text(
+        "slo_classes: [{name: joint, objective: 0.9,"
+        " good: {ttft: 1s, tpot: 50ms, max_gap: 1s, e2e: 5s}}]\n"
+        f"gateways: [{{name: edge, path: '{log}'}}]\n"
+    )
+    arguments = ["check", "--config.file", str(config), "--live", "--format", "json"]
+    found = CliRunner().invoke(main, arguments)
+    (row,) = json.loads(found.stdout)["gateways"]
+    warned = any(finding["severity"] == "warning" for finding in row["findings"])
+    assert found.exit_code == (1 if warned else 0)
+    return dict(row)
+
+
+def evaluable(row: dict[str, Any]) -> dict[str, int]:
+    """Returns for how many answers each criterion of the class can be evaluated."""
+    (only,) = row["classes"]
+    return {item["criterion"]: item["evaluable"] for item in only["criteria"]}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from real_gateway import (
     CONFIGS,
     FIRST_TOKEN,
@@ -20,6 +17,8 @@ from real_gateway import (
     assert_common,
     assert_first_output,
     assert_tokens,
+    checked,
+    evaluable,
     exchanged,
     paired,
     running,
@@ -27,7 +26,6 @@ from real_gateway import (
 )
 from synthetic_engine import free_port
 
-from analyzer.cli import main
 from analyzer.gateways.record import Outcome, TtftKind
 
 MODULES = Path("/usr/lib/nginx/modules")
@@ -214,28 +212,6 @@ def test_haproxy_stamps_the_first_body_byte(haproxy: Pairs) -> None:
     for record, _ in haproxy.values():
         assert record.tpot is None
         assert record.completion_tokens is None
-
-
-def checked(log: Path, directory: Path) -> dict[str, Any]:
-    """Returns what `goodput check --live` says of a log under a joint class."""
-    config = directory / "c.yml"
-    config.write_text(
-        "slo_classes: [{name: joint, objective: 0.9,"
-        " good: {ttft: 1s, tpot: 50ms, e2e: 5s}}]\n"
-        f"gateways: [{{name: edge, path: '{log}'}}]\n"
-    )
-    arguments = ["check", "--config.file", str(config), "--live", "--format", "json"]
-    found = CliRunner().invoke(main, arguments)
-    (row,) = json.loads(found.stdout)["gateways"]
-    warned = any(finding["severity"] == "warning" for finding in row["findings"])
-    assert found.exit_code == (1 if warned else 0)
-    return dict(row)
-
-
-def evaluable(row: dict[str, Any]) -> dict[str, int]:
-    """Returns for how many answers each criterion of the class can be evaluated."""
-    (only,) = row["classes"]
-    return {item["criterion"]: item["evaluable"] for item in only["criteria"]}
 
 
 def test_the_check_of_nginxs_log_names_the_filter_that_it_lacks(

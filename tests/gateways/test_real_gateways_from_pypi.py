@@ -15,6 +15,8 @@ from real_gateway import (
     assert_common,
     assert_first_output,
     assert_tokens,
+    checked,
+    evaluable,
     exchanged,
     paired,
     running,
@@ -59,13 +61,13 @@ def without_lua(config: Path) -> Path:
 
 
 @pytest.fixture(scope="module", params=["Lua", "no Lua"])
-def envoy(
+def envoy_run(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     upstream: Upstream,
     need_tool: Callable[[str], str],
-) -> tuple[bool, Pairs]:
-    """Every scenario through Envoy, and whether with the Lua filter."""
+) -> tuple[bool, Path, Pairs]:
+    """Every scenario through Envoy, its log, and whether with the Lua filter."""
     program, lua = need_tool("envoy"), request.param == "Lua"
     directory, port = tmp_path_factory.mktemp("envoy"), free_port()
     config = adapted(
@@ -88,7 +90,14 @@ def envoy(
     with running([program, "-c", config, *flags], port, directory / "output"):
         seen = exchanged(port)
         wait_for_log(directory / "access.log")
-    return lua, paired(directory / "access.log", seen)
+    return lua, directory / "access.log", paired(directory / "access.log", seen)
+
+
+@pytest.fixture(scope="module")
+def envoy(envoy_run: tuple[bool, Path, Pairs]) -> tuple[bool, Pairs]:
+    """Every scenario through Envoy, and whether with the Lua filter."""
+    lua, _, pairs = envoy_run
+    return lua, pairs
 
 
 def test_envoy_tells_who_asked_what_and_when(envoy: tuple[bool, Pairs]) -> None:
@@ -114,6 +123,21 @@ def test_envoy_times_tokens(envoy: tuple[bool, Pairs]) -> None:
     plain, seen = pairs["plain"]
     assert plain.completion_tokens == seen.tokens
     assert plain.tpot == pytest.approx((seen.e2e - FIRST_TOKEN) / 8, abs=0.025)
+
+
+def test_the_check_of_envoys_log_names_the_filter_that_it_lacks(
+    envoy_run: tuple[bool, Path, Pairs], tmp_path: Path
+) -> None:
+    """Without Lua the largest gap is missing; with it nothing is."""
+    lua, log, _ = envoy_run
+    row = checked(log, tmp_path)
+    told = evaluable(row)
+    assert row["format"] == "envoy"
+    assert told["ttft"] >= len(STREAMED)
+    assert told["tpot"] >= len(STREAMED)
+    assert (told["max_gap"] > 0) is lua
+    advised = {f["code"] for f in row["findings"] if "tok_max_gap_us" in f["snippet"]}
+    assert advised == (set() if lua else {"criterion_absent", "first_body_byte"})
 
 
 def total_only(pairs: Pairs) -> None:
