@@ -8,12 +8,13 @@ until that ends, which it does when whoever started it is gone. Then it removes 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sys
-import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import click
@@ -24,7 +25,7 @@ from analyzer.simulation.clock import Clock
 from analyzer.simulation.dcgm_page import Board, Node
 from analyzer.simulation.envoy_log import log_line
 from analyzer.simulation.scenarios import SCENARIOS
-from analyzer.simulation.site import Site
+from analyzer.simulation.site import Replica, Site
 from analyzer.simulation.truth import Limits, Truth
 from analyzer.simulation.vllm_page import models, page
 from exporter.demo_server import Answer, PageServer
@@ -47,18 +48,20 @@ class Play:
     """A site in motion: `tick` brings it up to now; has `close()`.
 
     The replicas' servers come and go with them; their list is in the file_sd format.
+    All of it runs on one event loop.
     """
 
     def __init__(
         self, scenario: str, directory: Path, *, speed: float, replicas: int, seed: int
     ) -> None:
-        machine = machines()[MACHINE]
-        self._site = Site(SCENARIOS[scenario], machine, replicas=replicas, seed=seed)
+        self._site = Site(
+            SCENARIOS[scenario], machines()[MACHINE], replicas=replicas, seed=seed
+        )
         self._node = Node(BOARD, hostname=NODE, namespace=NAMESPACE)
         self._truth = Truth(LIMITS)
         self._speed = speed
-        self._clock: Clock | None = None
-        self._lock = threading.Lock()
+        self._clock = Clock(time.time(), speed)
+        self._begun = False
         self._targets = directory / TARGETS
         self._log = RotatingFile(directory / LOG, most_bytes=LOG_BYTES)
         self._lines = 0
@@ -69,46 +72,49 @@ class Play:
         self.control = PageServer(
             {"/gpu/metrics": self._gpu_page, "/demo/truth": self._truth_page}
         )
-        self._follow()
+
+    async def start(self) -> None:
+        """Opens all servers."""
+        await self.control.start()
+        await self._follow()
 
     def begin(self) -> None:
         """Lets the clock run from now on."""
         self._clock = Clock(time.time(), self._speed)
+        self._begun = True
 
-    def tick(self) -> None:
-        """Simulates up to now, and logs what ended."""
-        with self._lock:
-            self._advance()
+    async def tick(self) -> None:
+        """Simulates up to now, logs what ended, and follows the replicas."""
+        self._advance()
+        if self._site.changed != self._changed:
+            await self._follow()
 
     def _advance(self) -> None:
-        clock = self._clock
-        if clock is None:
+        if not self._begun:
             return
         # A machine too slow for the speed falls behind, but still answers.
         most = self._site.now + MOST_SECONDS * self._speed
-        now = max(self._site.now, min(most, clock.simulated(time.time())))
+        now = min(most, self._clock.simulated(time.time()))
         lines = []
-        for outcome in self._site.advance(now):
+        for outcome in self._site.advance(max(self._site.now, now)):
             self._truth.add(outcome)
             line = log_line(
                 outcome,
                 model=MODEL,
                 host=self._host(outcome),
-                ended=clock.wall(outcome.ended),
+                ended=self._clock.wall(outcome.ended),
             )
             lines.append(line + b"\n")
         self._log.write(lines)
         self._lines += len(lines)
-        self._node.look(self._site.replicas, now)
-        if self._site.changed != self._changed:
-            self._follow()
+        self._node.look(self._site.replicas, self._site.now)
 
     def _host(self, outcome: Outcome) -> str:
         if outcome.replica is None:
             return ""
         return f"127.0.0.1:{self._ports[outcome.replica]}"
 
-    def _follow(self) -> None:
+    async def _follow(self) -> None:
         """Lets each replica that is up have a server, and lists them all."""
         self._changed = self._site.changed
         for replica in self._site.replicas:
@@ -119,8 +125,7 @@ class Play:
                 del self._servers[replica.number]
                 server = None
             if server is None and replica.engine is not None:
-                self._open(replica.number, port=0 if moved else None)
-                self._pods[replica.number] = replica.pod
+                await self._open(replica, anew=moved)
         listed = [
             {
                 "targets": [f"127.0.0.1:{self._ports[number]}"],
@@ -132,25 +137,24 @@ class Play:
         fresh.write_text(json.dumps(listed), encoding="utf-8")
         fresh.replace(self._targets)
 
-    def _open(self, number: int, *, port: int | None) -> None:
-        def metrics() -> Answer:
-            return self._engine_page(number)
-
+    async def _open(self, replica: Replica, *, anew: bool) -> None:
+        """Opens a replica's server: on the port that it had, or *anew* on another."""
         server = PageServer(
-            {"/metrics": metrics, "/v1/models": self._models_page},
-            port=self._ports.get(number, 0) if port is None else port,
+            {
+                "/metrics": partial(self._engine_page, replica),
+                "/v1/models": self._models_page,
+            }
         )
-        self._servers[number] = server
-        self._ports[number] = server.port
+        await server.start(0 if anew else self._ports[replica.number])
+        self._servers[replica.number] = server
+        self._ports[replica.number] = server.port
+        self._pods[replica.number] = replica.pod
 
-    def _engine_page(self, number: int) -> Answer:
-        with self._lock:
-            self._advance()
-            replica = self._site.replicas[number]
-            if replica.engine is None:
-                return None
-            clock = self._clock or Clock(time.time())
-            text = page(replica, model=MODEL, clock=clock)
+    def _engine_page(self, replica: Replica) -> Answer:
+        self._advance()
+        if replica.engine is None:
+            return None
+        text = page(replica, model=MODEL, clock=self._clock)
         return "text/plain; version=1.0.0; charset=utf-8", text.encode()
 
     def _models_page(self) -> Answer:
@@ -159,17 +163,15 @@ class Play:
         return "application/json", json.dumps(body).encode()
 
     def _gpu_page(self) -> Answer:
-        with self._lock:
-            text = self._node.page(self._site.replicas)
+        text = self._node.page(self._site.replicas)
         return "text/plain; charset=utf-8", text.encode()
 
     def _truth_page(self) -> Answer:
-        with self._lock:
-            body = {
-                "seconds": self._site.now,
-                "log_lines": self._lines,
-                "classes": {"interactive": self._truth.document()},
-            }
+        body = {
+            "seconds": self._site.now,
+            "log_lines": self._lines,
+            "classes": {"interactive": self._truth.document()},
+        }
         return "application/json", json.dumps(body).encode()
 
     def close(self) -> None:
@@ -194,22 +196,20 @@ def main(
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         play = Play(scenario, directory, speed=speed, replicas=replicas, seed=seed)
         stack.callback(play.close)
-        sys.stdout.write(json.dumps({"port": play.control.port}) + "\n")
-        sys.stdout.flush()
-        over = threading.Event()
-        begun = threading.Event()
-        threading.Thread(target=_listen, args=(begun, over), daemon=True).start()
-        begun.wait()
-        play.begin()
-        while not over.wait(TICK_SECONDS):
-            play.tick()
+        asyncio.run(_run(play))
 
 
-def _listen(begun: threading.Event, over: threading.Event) -> None:
-    sys.stdin.readline()
-    begun.set()
-    sys.stdin.read()
-    over.set()
+async def _run(play: Play) -> None:
+    """Plays from the first line of standard input to its end."""
+    await play.start()
+    sys.stdout.write(json.dumps({"port": play.control.port}) + "\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.readline)
+    play.begin()
+    over = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
+    while not over.done():
+        await play.tick()
+        await asyncio.wait([over], timeout=TICK_SECONDS)
 
 
 if __name__ == "__main__":
