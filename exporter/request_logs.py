@@ -104,6 +104,11 @@ class RequestLogs:
             **{name: log.kept() for name, log in self._logs.items()},
         }
 
+    def models(self) -> set[str]:
+        """Returns the models of which something is kept."""
+        kept = self.memories().values()
+        return {model for memory in kept for model, _ in memory.totals.rows}
+
     def views(self) -> list[LogView]:
         """Returns every log as a scrape shows it."""
         return [

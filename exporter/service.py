@@ -5,30 +5,25 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 from prometheus_client.exposition import choose_encoder
 
-from analyzer.catalogue import DISCOVERY_FAILURES
 from analyzer.config import Config
-from analyzer.config_sources import EngineSource
 from analyzer.document import document
 from analyzer.engines.labels import COUNTED
-from analyzer.flow import EngineFlow
 from analyzer.labels import LabelCap
 from analyzer.strict import ConfigError
 from exporter import page
 from exporter.collector import Families, View, families
-from exporter.discovery import Discovery
+from exporter.engines import Engines
 from exporter.gpus import Gpus
 from exporter.request_log import POLL_SECONDS
 from exporter.request_logs import RequestLogs, coverage
 from exporter.sampler import Sampler
 from exporter.state import State, StorageError, Store
-from exporter.target import Target
 
 logger = logging.getLogger(__name__)
 
@@ -79,26 +74,31 @@ class Exporter:
                 logger.error("state not read error=%r", self._state_error)
         self._state_ok: bool | None = None if store is None else True
         self._process = state.process
-        self._memories = dict(state.targets)
         self._missed_before = 0
         self._lock = threading.RLock()  # guards flows and totals
         self._publishing = threading.Lock()  # writes follow each other in order
-        self._targets: dict[str, Target] = {}
         self._cap = LabelCap(
             self._config.limits.models,
             _named_models(self._config),
             lock=threading.Lock(),  # pages are read outside the other one
         )
         self._sampler = Sampler()
-        self._discovery = Discovery(self._on_discovery)
-        self._logs = RequestLogs(self._lock, self._cap, self._aliases, state.logs)
+        self._engines = Engines(
+            self._lock,
+            self._sampler,
+            state.targets,
+            admit=self._cap.admit,
+            changed=self._drop_retired,
+        )
+        self._logs = RequestLogs(
+            self._lock, self._cap, self._engines.aliases, state.logs
+        )
         self._gpus = Gpus(self._lock, self._sampler, state.gpus)
         for name in ("state_write_failures", "sampler_missed_cycles"):
             self._process.add(f"goodput_{name}_total", (), 0.0)
         for label in ("model", *COUNTED):
             self._process.add("goodput_label_values_dropped_total", (label,), 0.0)
         self._apply(self._config)
-        self._discovery.configure(self._config.engine_groups)
 
     @property
     def config(self) -> Config:
@@ -108,7 +108,7 @@ class Exporter:
     def start(self) -> None:
         """Finds where the logs stand, then starts discovery and sampling."""
         self._poll_logs()
-        self._discovery.start()
+        self._engines.start()
         self._sampler.every(POLL_SECONDS, self._poll_logs)
         self._sampler.start()
 
@@ -120,54 +120,11 @@ class Exporter:
         with self._lock:
             self._config = config
             self._cap.reserve(_named_models(config), config.limits.models)
-            self._expect_failures()
-            self._follow_targets()
+            self._engines.apply(config)
+            self._engines.expect_failures(self._process)
             self._logs.apply(config)
             self._gpus.apply(config, time.time())
-
-    def _on_discovery(self) -> None:
-        with self._lock:
-            self._follow_targets()
-
-    def _follow_targets(self) -> None:
-        """Brings the targets in line with the configuration and with discovery."""
-        now = time.time()
-        config = self._config
-        sources = (*config.engines, *self._discovery.sources)
-        wanted = {source.name for source in sources}
-        for name, target in self._targets.items():
-            if name not in wanted and target.retired_at is None:
-                target.retire(now)
-                self._sampler.forget(name)
-        for source in sources:
-            self._adopt(source, config, now)
-        self._drop_retired()
-
-    def _expect_failures(self) -> None:
-        """Makes rows at 0 for the configured entries, and ends those of others."""
-        name = "goodput_discovery_failures_total"
-        entries = {group.name for group in self._config.engine_groups}
-        rows = self._process.counters.get(name, {})
-        for labels in [labels for labels in rows if labels[0] not in entries]:
-            del rows[labels]
-        for entry in entries:
-            for reason in DISCOVERY_FAILURES:
-                self._process.add(name, (entry, reason), 0.0)
-
-    def _adopt(self, source: EngineSource, config: Config, now: float) -> None:
-        target = self._targets.get(source.name)
-        if target is None:
-            flow = EngineFlow(
-                source,
-                config,
-                since=now,
-                admit=self._cap.admit,
-                memory=self._memories.pop(source.name, None),
-            )
-            target = self._targets[source.name] = Target(flow, self._lock)
-        else:
-            target.configure(source, config, at=now)
-        self._sampler.watch(target)
+        self._engines.discover()
 
     def reload(self) -> tuple[bool, str]:
         """Reads the configuration again; a bad one changes nothing."""
@@ -180,23 +137,23 @@ class Exporter:
             )
             return False, f"{error}\n"
         self._apply(config)
-        self._discovery.configure(config.engine_groups)
         self._reload_error = ""
         self._loaded_at = time.time()
-        logger.info("configuration reloaded targets=%d", len(self._targets))
+        with self._lock:
+            targets = len(self._engines.in_service())
+        logger.info("configuration reloaded targets=%d", targets)
         return True, "reloaded\n"
 
     def metrics(self, deadline: float | None, accept: str) -> tuple[str, bytes]:
         """Returns the content type and the exposition, totals on disk before it."""
         limit = DEFAULT_SCRAPE_SECONDS if deadline is None else deadline
         with self._lock:
-            targets = [t for t in self._targets.values() if t.retired_at is None]
-            gpus = self._gpus.in_service()
-        self._sampler.sample([*targets, *gpus], seconds=limit)
+            engines, gpus = self._engines.in_service(), self._gpus.in_service()
+        self._sampler.sample([*engines, *gpus], seconds=limit)
         self._logs.poll(seconds=LOG_SECONDS)
         with self._publishing:
             with self._lock:
-                self._logs.expect([target.flow for target in targets])
+                self._logs.expect(self._engines.flows())
                 self._drop_retired()
                 self._count_process()
                 state = self._state()
@@ -208,10 +165,11 @@ class Exporter:
         return content_type, encoder(Families(collected))
 
     def _state(self) -> State:
-        flows = {name: t.flow.memory for name, t in self._targets.items()}
-        logs = self._logs.memories()
         return State(
-            {**self._memories, **flows}, logs, self._process, self._gpus.memories()
+            self._engines.memories(),
+            self._logs.memories(),
+            self._process,
+            self._gpus.memories(),
         )
 
     def _save(self, encoded: bytes | None) -> None:
@@ -236,74 +194,29 @@ class Exporter:
         grown = missed - self._missed_before
         self._missed_before = missed
         self._process.add("goodput_sampler_missed_cycles_total", (), float(grown))
-        dropped = Counter(model=self._cap.take_dropped())
-        for target in self._targets.values():
-            dropped.update(target.flow.take_dropped())
+        dropped = self._engines.take_dropped()
+        dropped["model"] += self._cap.take_dropped()
         for label, times in dropped.items():
             name = "goodput_label_values_dropped_total"
             self._process.add(name, (label,), float(times))
-        entries = {group.name for group in self._config.engine_groups}
-        for (entry, reason), times in self._discovery.take_failures().items():
-            if entry in entries:
-                labels = (entry, reason)
-                self._process.add("goodput_discovery_failures_total", labels, times)
+        self._engines.count_failures(self._process)
 
     def _drop_retired(self) -> None:
-        """Forgets what went a staleness period ago, and what never came back.
-
-        That is what the state on disk holds and no entry has named since the start.
-        An entry that could not be read yet may still name it.
-        """
+        """Forgets what went a staleness period ago, and what never came back."""
         before = time.time() - self._options.retired_seconds
-        gone = [
-            name
-            for name, target in self._targets.items()
-            if target.retired_at is not None and target.retired_at < before
-        ]
-        for name in gone:
-            del self._targets[name]
-        lost: list[str] = []
         unclaimed = self._started_at < before
         self._gpus.drop_retired(before, unclaimed=unclaimed)
-        if unclaimed:
-            pending = self._discovery.pending
-            lost = [n for n in self._memories if n.partition("/")[0] not in pending]
-        for name in lost:
-            del self._memories[name]
-        if gone or lost:
-            self._cap.retain(self._models())
-
-    def _models(self) -> set[str]:
-        """Returns the models of which something is kept."""
-        models = {
-            model
-            for memory in self._state().targets.values()
-            for model in memory.models
-        }
-        for log in self._logs.memories().values():
-            models.update(model for model, _ in log.totals.rows)
-        for target in self._targets.values():
-            models.update(model for model, _ in target.flow.ranks())
-        return models
-
-    def _aliases(self) -> dict[str, str]:
-        """Returns which other names mean which served model, at any engine."""
-        found: dict[str, str] = {}
-        for target in self._targets.values():
-            found.update(target.flow.served.aliases)
-            found.update(target.flow.source.aliases)
-        return found
+        if self._engines.drop_retired(before, unclaimed=unclaimed):
+            self._cap.retain(self._engines.models() | self._logs.models())
 
     def _view(self) -> View:
         now = time.time()
-        flows = [t.flow for t in self._targets.values() if t.retired_at is None]
+        flows = self._engines.flows()
         return View(
             at=now,
             config=self._config,
             flows=flows,
-            retired=[
-                t.flow for t in self._targets.values() if t.retired_at is not None
-            ],
+            retired=self._engines.retired(),
             process=self._process,
             reload_ok=not self._reload_error,
             loaded_at=self._loaded_at,
@@ -311,7 +224,7 @@ class Exporter:
             version=self._options.version,
             logs=self._logs.views(),
             coverage=coverage(self._logs.all(), flows, now),
-            discovered=self._discovery.counts,
+            discovered=self._engines.discovered(),
             gpus=self._gpus.views(now),
         )
 
@@ -367,7 +280,7 @@ class Exporter:
 
     def close(self) -> None:
         """Stops sampling and writes the totals."""
-        self._discovery.close()
+        self._engines.stop()
         self._sampler.close()
         with self._publishing:
             if self._store is not None:
@@ -377,8 +290,7 @@ class Exporter:
                 self._save(encoded)
                 self._store.close()
         with self._lock:
-            for target in self._targets.values():
-                target.close()
+            self._engines.close()
             self._logs.close()
             self._gpus.close()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from contextlib import AbstractContextManager
+from functools import partial
 
 from analyzer.config import Config
 from analyzer.config_sources import EngineSource
@@ -14,6 +14,7 @@ from analyzer.engines.served import served_models, sibling_url
 from analyzer.flow import EngineFlow
 from analyzer.snapshot import Reset
 from analyzer.sources.scrape import Fetcher, ScrapeError
+from exporter.flight import Flight
 
 logger = logging.getLogger(__name__)
 
@@ -32,11 +33,11 @@ class Target:
         self.flow = flow
         self.retired_at: float | None = None
         self._lock = lock
-        self._flight = threading.Condition()
-        self._flying = False
+        self._flight = Flight()
         self._sampled_at: float | None = None  # monotonic
         self._models_at: float | None = None  # monotonic
-        self._fetcher = _fetcher(flow.source)
+        # One pair, so that no credentials go to another source's address.
+        self._way = flow.source, _fetcher(flow.source)
         self._logged = ""
         self._damaged = False
 
@@ -61,7 +62,8 @@ class Target:
         *at* (Unix seconds) is when it went.
         """
         self.retired_at = at
-        self._fetcher.close()
+        _, fetcher = self._way
+        fetcher.close()
 
     def configure(self, source: EngineSource, config: Config, *, at: float) -> None:
         """Takes over a reloaded configuration."""
@@ -70,10 +72,9 @@ class Target:
         with self._lock:
             self.flow.configure(source, config, at=at)
         if changed:
-            with self._flight:
-                fetcher, self._fetcher = self._fetcher, _fetcher(source)
-                self._models_at = None
-                self._sampled_at = None  # of another address, perhaps
+            (_, fetcher), self._way = self._way, (source, _fetcher(source))
+            self._models_at = None
+            self._sampled_at = None  # of another address, perhaps
             fetcher.close()
 
     def fresh(self) -> bool:
@@ -81,7 +82,7 @@ class Target:
 
         One in flight is not: whoever scrapes waits for it.
         """
-        if self._flying:
+        if self._flight.flying:
             return False
         begun = self._sampled_at
         limit = min(self.flow.source.interval / 2, FRESH_SECONDS)
@@ -89,27 +90,13 @@ class Target:
 
     def sample(self, *, tick: bool) -> None:
         """Scrapes once and records it; waits instead when a scrape is in flight."""
-        with self._flight:
-            if self._flying:
-                self._flight.wait_for(lambda: not self._flying, self._patience())
-                return
-            self._flying = True
-            fetcher = self._fetcher
-        self._sampled_at = time.monotonic()
-        try:
-            self._sample(fetcher, tick=tick)
-        finally:
-            with self._flight:
-                self._flying = False
-                self._flight.notify_all()
+        job = partial(self._sample, tick=tick)
+        self._flight.run(job, patience=self.flow.source.timeout + 1.0)
 
-    def _patience(self) -> float:
-        return self.flow.source.timeout + 1.0
-
-    def _sample(self, fetcher: Fetcher, *, tick: bool) -> None:
-        source = self.flow.source
+    def _sample(self, *, tick: bool) -> None:
+        source, fetcher = self._way
         at = time.time()
-        begun = time.monotonic()
+        begun = self._sampled_at = time.monotonic()
         try:
             got = fetcher.get(source.url, timeout=source.timeout)
         except ScrapeError as error:
@@ -138,16 +125,17 @@ class Target:
         self._log_damage(page)
         if grown.reset is not Reset.NONE:
             logger.warning("counters reset target=%s reset=%s", self.name, grown.reset)
-        self._learn_models(fetcher, anew=grown.reset is not Reset.NONE)
+        self._learn_models(source, fetcher, anew=grown.reset is not Reset.NONE)
 
-    def _learn_models(self, fetcher: Fetcher, *, anew: bool) -> None:
+    def _learn_models(
+        self, source: EngineSource, fetcher: Fetcher, *, anew: bool
+    ) -> None:
         """Asks for the served names now and then; an engine may refuse to say."""
         now = time.monotonic()
         known = self._models_at
         if not anew and known is not None and now - known < MODELS_EVERY_SECONDS:
             return
         self._models_at = now
-        source = self.flow.source
         url = sibling_url(source.url, "/v1/models")
         try:
             served = served_models(fetcher.get(url, timeout=source.timeout).body)
@@ -155,7 +143,8 @@ class Target:
             logger.debug("served models unknown target=%s error=%s", self.name, error)
             return
         with self._lock:
-            self.flow.learn(served)
+            if self.flow.source.url == source.url:
+                self.flow.learn(served)
 
     def _log(self, failure: str) -> None:
         """Logs the begin and the end of a failure, not each repetition."""
@@ -187,7 +176,8 @@ class Target:
 
     def close(self) -> None:
         """Closes the connection."""
-        self._fetcher.close()
+        _, fetcher = self._way
+        fetcher.close()
 
 
 def _fetcher(source: EngineSource) -> Fetcher:

@@ -155,7 +155,7 @@ def test_targets_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> None:
                 engine.close()
         wait_for(lambda: _held(exporter) == before)
         assert before[0] == 0
-        assert not exporter._targets
+        assert not exporter._engines._targets
         assert {s.labels.get("target") for s in samples(exporter)} == {None}
 
 
@@ -180,17 +180,17 @@ def test_a_page_of_the_old_address_is_none_of_the_new_one(tmp_path: Path) -> Non
         with running(tmp_path) as exporter:
             old.finish()
             samples(exporter)
-            target = exporter._targets["fleet/pod"]
+            target = exporter._engines._targets["fleet/pod"]
             with old.lock:  # its page does not come
                 late = threading.Thread(target=target.sample, kwargs={"tick": False})
                 late.start()
-                wait_for(lambda: target._flying)
+                wait_for(lambda: target._flight.flying)
                 for _ in range(5):
                     new.finish()
                 put(tmp_path, new)
                 wait_for(lambda: target.flow.source.url == new.url)
                 exporter._sampler.forget("fleet/pod")  # nobody samples but us
-                assert target._flying
+                assert target._flight.flying
                 old.process.e2e.observe(1.0)
             late.join(10)
             assert target.flow.memory.snapshot is None

@@ -125,7 +125,7 @@ def churn(folder: Path, addresses: list[str]) -> None:
         exporter.metrics(None, "")
         spent = time.monotonic() - begun
         if turn % 10 == 0:
-            kept = len(exporter._targets)
+            kept = len(exporter._engines._targets)
             print(
                 f"{spent:4.0f} s: {seen:5} pods seen, {kept} kept,"
                 f" {resident_mib(pid):.0f} MiB"
