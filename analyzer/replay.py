@@ -7,29 +7,62 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 
-from analyzer.catalogue import SCRAPE_FAILURES
+from analyzer.catalogue import GPU_SCRAPE_FAILURES, SCRAPE_FAILURES
 from analyzer.config import Config
+from analyzer.config_gpus import GpuSource
 from analyzer.config_sources import EngineSource, GatewaySource
 from analyzer.flow import EngineFlow
 from analyzer.gateways.framing import Framing, FramingState, Unframer
+from analyzer.gpus.flow import GpuFlow
 from analyzer.logflow import LogFlow
 from analyzer.sources.recording import Scrape
 
 DEFAULT_TARGET = "engine"
 DEFAULT_GATEWAY = "gateway"
+DEFAULT_GPU = "gpu"
 LINES_AT_ONCE = 10_000
+
+
+class GpuReplay:
+    """A recorded GPU exporter: its `flow` as known at the time reached.
+
+    It is the configuration's first one, or `gpu`.
+    """
+
+    def __init__(self, scrapes: Iterable[Scrape], config: Config) -> None:
+        source = config.gpus[0] if config.gpus else GpuSource(DEFAULT_GPU, "")
+        self.flow = GpuFlow(replace(source, url=""))
+        self._scrapes = iter(scrapes)
+        self._next = next(self._scrapes, None)
+
+    def until(self, at: float) -> None:
+        """Replays every scrape up to *at* (Unix seconds)."""
+        while self._next is not None and self._next.at <= at:
+            scrape, self._next = self._next, next(self._scrapes, None)
+            if scrape.text is None:
+                known = scrape.reason in GPU_SCRAPE_FAILURES
+                self.flow.fail(
+                    scrape.reason if known else "connection",
+                    scrape.at,
+                    seconds=scrape.seconds,
+                    detail=scrape.reason,
+                )
+            else:
+                page = self.flow.read(scrape.text, scrape.at)
+                self.flow.observe(page, seconds=scrape.seconds)
 
 
 def replay(
     scrapes: Iterable[Scrape],
     config: Config,
     *,
+    gpus: GpuReplay | None = None,
     on_scrape: Callable[[Scrape], None] = lambda _: None,
 ) -> tuple[EngineFlow, float] | None:
     """Returns the flow after every scrape, and the time of the last one.
 
-    The target is the configuration's first engine, or `engine`. None when there is
-    no scrape at all.
+    The target is the configuration's first engine, or `engine`; *gpus* are replayed
+    beside it. None when there is no scrape at all.
     """
     source = config.engines[0] if config.engines else EngineSource(DEFAULT_TARGET, "")
     flow: EngineFlow | None = None
@@ -37,6 +70,8 @@ def replay(
     for scrape in scrapes:
         if flow is None:
             flow = EngineFlow(replace(source, url=""), config, since=scrape.at)
+        if gpus is not None:
+            gpus.until(scrape.at)
         if scrape.text is None:
             reason = scrape.reason if scrape.reason in SCRAPE_FAILURES else "connection"
             flow.fail(reason, scrape.at, seconds=scrape.seconds, detail=scrape.reason)

@@ -23,7 +23,7 @@ class GpuTarget:
         self.retired_at: float | None = None
         self._lock = lock
         self._flight = Flight()
-        self._sampled_at: float | None = None  # monotonic
+        self._sampled = False
         self._fetcher = _fetcher(flow.source)
         self._logged = ""
         self._logged_join = ""
@@ -51,15 +51,15 @@ class GpuTarget:
             self.flow.configure(source)
         if changed:
             fetcher, self._fetcher = self._fetcher, _fetcher(source)
-            self._sampled_at = None  # of another address, perhaps
+            self._sampled = False  # of another address, perhaps
             fetcher.close()
 
     def fresh(self) -> bool:
-        """Whether a scrape of ours need not wait for another sample.
+        """Whether a scrape of ours need not wait: once there was a first sample.
 
         The exporter's figures are a cache: what the timer does is enough.
         """
-        return self._flight.flying or self._sampled_at is not None
+        return self._sampled
 
     def sample(self, *, tick: bool) -> None:  # noqa: ARG002 - engines tell them apart
         """Scrapes once and records it; waits instead when a scrape is in flight."""
@@ -69,7 +69,6 @@ class GpuTarget:
     def _sample(self, fetcher: Fetcher) -> None:
         source = self.flow.source
         at, begun = time.time(), time.monotonic()
-        self._sampled_at = begun
         try:
             got = fetcher.get(source.url, timeout=source.timeout)
         except ScrapeError as error:
@@ -78,6 +77,7 @@ class GpuTarget:
                     return  # it moved meanwhile, and this tells nothing of it
                 spent = time.monotonic() - begun
                 self.flow.fail(error.reason, at, seconds=spent, detail=error.detail)
+                self._sampled = True
             self._log(f"{error.reason}: {error.detail}")
             return
         # A large page takes long, and everybody else waits for the lock.
@@ -86,6 +86,7 @@ class GpuTarget:
             if self.flow.source.url != source.url:
                 return
             self.flow.observe(page, seconds=got.seconds)
+            self._sampled = True
             attempt = self.flow.attempt
             problem = self.flow.join(at).problem
         if attempt is not None and attempt.reason:

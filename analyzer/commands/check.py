@@ -12,6 +12,9 @@ import click
 import msgspec
 
 from analyzer.audit import Audit, as_document, audit
+from analyzer.commands.check_gpus import GpuProbes, gpu_document, print_gpu
+from analyzer.commands.check_logs import log_document, probe_logs
+from analyzer.commands.check_logs_text import print_log
 from analyzer.commands.common import (
     Exit,
     config_option,
@@ -26,7 +29,7 @@ from analyzer.engines.served import served_models, sibling_url
 from analyzer.flow import EngineFlow
 from analyzer.sources.discover import Discovered, discover
 from analyzer.sources.scrape import Fetcher, ScrapeError
-from analyzer.strict import ConfigError, format_duration
+from analyzer.strict import ConfigError, format_duration, parse_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +43,56 @@ class Probe:
 
 @click.command("check")
 @config_option(required=True)
-@click.option("--live", is_flag=True, help="Also ask every configured engine.")
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Also ask every engine and GPU exporter, and read every request log.",
+)
+@click.option(
+    "--listen",
+    "period",
+    default="0s",
+    show_default=True,
+    help="How long to listen at sockets and syslog addresses that are free, and to "
+    "wait for GPU figures to change.",
+)
 @format_option
-def check_command(config_file: Path, live: bool, output_format: str) -> None:  # noqa: FBT001
-    """Checks the configuration, and with --live the engines against it.
+def check_command(
+    config_file: Path,
+    live: bool,  # noqa: FBT001
+    period: str,
+    output_format: str,
+) -> None:
+    """Checks the configuration, and with --live its engines and request logs.
 
     For each engine: version, signals present and absent, whether the SLO thresholds
     are bucket bounds, how many requests are undecided today because they are not,
-    and the --custom-histogram-buckets argument to paste. Exits with 1 for a bad
-    configuration or a warning, with 3 when an engine cannot be
-    read or found.
+    and the --custom-histogram-buckets argument to paste.
+
+    For each request log, by its last 4 MiB: its files, its format and framing, lines
+    that cannot be parsed, which criteria can be evaluated for how many answers and
+    why not for the others, streams without usage, whether headers come before the
+    first token, clocks that differ, requests without a class, and the configuration
+    to add to the gateway. A socket that a running exporter holds cannot be read
+    beside it; with --listen a free one is taken for that long, and what comes is not
+    counted.
+
+    For each GPU exporter: which GPUs are ours and how they were told, the signals
+    there are and why the others are not, and the rows to add to its list of fields.
+    How old figures are shows when they change, at which --listen looks as well.
+
+    Exits with 1 for a bad configuration or a warning, with 3 when an engine, a log or
+    a GPU exporter cannot be read or found.
 
     \b
     Examples:
       goodput check --config.file goodput.yml
       goodput check --config.file goodput.yml --live --format json
+      goodput check --config.file goodput.yml --live --listen 30s
     """
+    seconds = parse_duration(period)
+    if seconds is None:
+        raise click.UsageError("--listen is a duration such as 30s.")
     try:
         config = load_config(config_file)
     except ConfigError as error:
@@ -64,20 +101,47 @@ def check_command(config_file: Path, live: bool, output_format: str) -> None:  #
                 {"config": str(config_file), "valid": False, "error": str(error)}
             )
         fail(str(error), Exit.FINDING)
+    asking = GpuProbes(config, seconds) if live else None
     groups = [discover(group) for group in config.engine_groups] if live else []
     found = [source for group in groups for source in group.sources]
     probes = [probe(s, config) for s in (*config.engines, *found)] if live else []
     audits = [audit(p.flow, version=p.version) for p in probes]
+    logs = probe_logs(config, _aliases(probes), seconds) if live else []
+    gpus = asking.found([p.flow.source for p in probes]) if asking else []
     if output_format == "json":
-        print_json(_document(config_file, config, groups, probes, audits))
+        given = _document(config_file, config, groups, probes, audits)
+        found_logs = [log_document(log) for log in logs]
+        found_gpus = [gpu_document(gpu) for gpu in gpus]
+        print_json({**given, "gateways": found_logs, "gpus": found_gpus})
     else:
         click.echo(f"{config_file}: valid, {config.summary()}")
         _print_groups(groups)
         _print(probes, audits)
-    if any(p.error for p in probes) or any(group.faults for group in groups):
+        for log in logs:
+            print_log(log, config.slo_classes)
+        for gpu in gpus:
+            print_gpu(gpu)
+    if (
+        any(p.error for p in probes)
+        or any(group.faults for group in groups)
+        or any(log.failed for log in logs)
+        or any(gpu.error for gpu in gpus)
+    ):
         raise SystemExit(int(Exit.FAILED))
-    if any(f.severity == "warning" for a in audits for f in a.findings):
+    findings = [finding for each in audits for finding in each.findings]
+    findings += [finding for log in logs for finding in log.findings]
+    findings += [finding for gpu in gpus for finding in gpu.findings]
+    if any(finding.severity == "warning" for finding in findings):
         raise SystemExit(int(Exit.FINDING))
+
+
+def _aliases(probes: list[Probe]) -> dict[str, str]:
+    """Returns which other names mean which served model, at any engine."""
+    found: dict[str, str] = {}
+    for each in probes:
+        found.update(each.flow.served.aliases)
+        found.update(each.flow.source.aliases)
+    return found
 
 
 def probe(source: EngineSource, config: Config) -> Probe:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from analyzer.commands.findings import finding_row
 from analyzer.config import Config
 from analyzer.config_sources import GatewaySource
 from analyzer.finding import Finding
@@ -191,17 +192,7 @@ def log_document(probe: LogProbe) -> dict[str, Any]:
         "criteria": sorted(found.format.criteria) if found.format else [],
         "never_tells": list(found.format.blind) if found.format else [],
         "classes": [_class(name, row) for name, row in found.classes.items()],
-        "findings": [
-            {
-                "code": finding.code,
-                "severity": finding.severity,
-                "message": finding.message,
-                "fix": finding.fix,
-                "file": finding.file,
-                "snippet": finding.snippet,
-            }
-            for finding in probe.findings
-        ],
+        "findings": list(map(finding_row, probe.findings)),
     }
 
 

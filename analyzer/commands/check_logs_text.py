@@ -7,7 +7,7 @@ import time
 import click
 
 from analyzer.commands.check_logs import LogProbe
-from analyzer.finding import Finding
+from analyzer.commands.findings import print_findings
 from analyzer.gateways.framing import Framing
 from analyzer.judgement import Verdict
 from analyzer.log_audit import REASONS, Answers, LogAudit
@@ -36,7 +36,7 @@ def print_log(probe: LogProbe, classes: tuple[SloClass, ...]) -> None:
         _print_lines(found)
         _print_requests(found)
         _print_classes(found, classes)
-    _print_findings(probe.findings)
+    print_findings(probe.findings)
 
 
 def _print_files(files: tuple[FileState, ...]) -> None:
@@ -112,23 +112,6 @@ def _evaluable(answers: Answers, *, told: bool) -> str:
     said = f"evaluable for {answers.known} of {answers.total} answers"
     why = [f"{n} {REASONS[reason]}" for reason, n in answers.unknown.most_common()]
     return f"{said}: {', '.join(why)}" if why else said
-
-
-def _print_findings(findings: tuple[Finding, ...]) -> None:
-    """Prints findings, those that the same change mends together."""
-    by_fix: dict[tuple[str, str, str], list[Finding]] = {}
-    for finding in findings:
-        fix = (finding.fix, finding.file, finding.snippet)
-        by_fix.setdefault(fix, []).append(finding)
-    for (advised, file, snippet), mended in by_fix.items():
-        for finding in mended:
-            click.echo(f"  {finding.severity}: {finding.message}")
-        if advised:
-            click.echo(f"    → {advised}")
-        if file:
-            click.echo(f"    see {file}")
-        for line in snippet.splitlines():
-            click.echo(f"      {line}")
 
 
 def _age(seconds: float) -> str:

@@ -6,7 +6,8 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from types import FrameType
@@ -21,11 +22,15 @@ from analyzer.config_gpus import GpuSource
 from analyzer.config_sources import EngineSource
 from analyzer.sources.discover import all_engines
 from analyzer.sources.log_file import LogCopy
-from analyzer.sources.recording import SCRAPES, Recorder, RecordingError
+from analyzer.sources.recording import (
+    GPU_SCRAPES,
+    SCRAPES,
+    Recorder,
+    RecordingError,
+)
 from analyzer.sources.scrape import Fetcher, ScrapeError
 from analyzer.strict import ConfigError, expanded, load, parse_duration
 
-GPU_FOLDER = "gpu"
 LISTED = 20  # names of engines in a message
 
 
@@ -41,7 +46,9 @@ LISTED = 20  # names of engines in a message
 )
 @click.option("--target", default="", help="Engine to record, when there are several.")
 @click.option(
-    "--interval", default="", help="Time between scrapes; the engine's by default."
+    "--interval",
+    default="",
+    help="Time between scrapes; by default each source's own.",
 )
 def record_command(
     directory: Path, config_file: Path, period: str, target: str, interval: str
@@ -69,30 +76,33 @@ def record_command(
     engine = _engine(config, target)
     try:
         with ExitStack() as stack:
-            wanted: list[tuple[EngineSource | GpuSource, str]] = [(engine, SCRAPES)]
-            wanted += [(gpu, GPU_FOLDER) for gpu in config.gpus[:1]]
-            sources: list[_Recording] = []
-            for source, folder in wanted:
-                recording = _Recording(source, directory, folder)
-                stack.callback(recording.close)
-                sources.append(recording)
+            pages = _Recording(engine, directory, SCRAPES)
+            stack.callback(pages.close)
+            gpus = [
+                stack.enter_context(closing(_Aside(gpu, directory, every)))
+                for gpu in config.gpus[:1]
+            ]
             copies = _copies(config, directory)
             for copy in copies:
                 stack.callback(copy.close)
-            names = {s.source.name for s in sources} | {c.name for c in copies}
+            names = {
+                "engines": {engine.name},
+                "gpus": {gpu.name for gpu in gpus},
+                "gateways": {copy.name for copy in copies},
+            }
             document = _recorded(expanded(node), names)
             text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
             (directory / "config.yml").write_text(text, encoding="utf-8")
-            _record([*sources, *copies], seconds, every or engine.interval)
+            _record([*gpus, pages, *copies], seconds, every or engine.interval)
     except (RecordingError, OSError) as error:
         fail(str(error), Exit.FAILED)
-    count, failed = sources[0].recorder.count, sources[0].failed
+    count, failed = pages.recorder.count, pages.failed
     click.echo(f"{directory}: {count} scrapes, {failed} failed", err=True)
     if failed == count:
         fail(f"{engine.url}: no page was recorded", Exit.FAILED)
 
 
-def _recorded(document: object, names: set[str]) -> object:
+def _recorded(document: object, names: Mapping[str, Collection[str]]) -> object:
     """Returns a configuration document without the sources that are not recorded.
 
     A replay takes the first of each kind for the recorded one.
@@ -100,8 +110,8 @@ def _recorded(document: object, names: set[str]) -> object:
     if not isinstance(document, dict):
         return document
     return {
-        key: [item for item in value if item["name"] in names]
-        if key in ("engines", "gpus", "gateways")
+        key: [item for item in value if item["name"] in names[key]]
+        if key in names
         else value
         for key, value in document.items()
     }
@@ -152,6 +162,41 @@ class _Recording:
         """Closes the connection and the index."""
         self._fetcher.close()
         self.recorder.close()
+
+
+class _Aside:
+    """A GPU exporter recorded at its own pace, in a thread; has `close()`.
+
+    It may hang for as long as it likes: the engine's scrapes go on.
+    """
+
+    def __init__(self, source: GpuSource, directory: Path, every: float) -> None:
+        self.name = source.name
+        self._recording = _Recording(source, directory, GPU_SCRAPES)
+        self._every = every or source.interval
+        self._due: float | None = None  # monotonic
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="gpu")
+        self._flight: Future[None] | None = None
+
+    def take(self) -> None:
+        """Scrapes once when it is time and the scrape before has ended.
+
+        Raises what went wrong with that one.
+        """
+        now = time.monotonic()
+        if self._flight is not None:
+            if not self._flight.done():
+                return
+            self._flight.result()
+        if self._due is None or now >= self._due:
+            due = (now if self._due is None else self._due) + self._every
+            self._due = due if due > now else now + self._every
+            self._flight = self._pool.submit(self._recording.take)
+
+    def close(self) -> None:
+        """Waits for the scrape in work, and closes the recording."""
+        self._pool.shutdown()
+        self._recording.close()
 
 
 def _copies(config: Config, directory: Path) -> list[LogCopy]:

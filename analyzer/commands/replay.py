@@ -17,10 +17,15 @@ from analyzer.commands.common import (
 )
 from analyzer.config import Config, load_config
 from analyzer.document import document
-from analyzer.replay import replay, replay_log
+from analyzer.replay import GpuReplay, replay, replay_log
 from analyzer.slo_rows import Document
 from analyzer.sources.log_file import log_path, read_lines
-from analyzer.sources.recording import RecordingError, read_scrapes
+from analyzer.sources.recording import (
+    GPU_SCRAPES,
+    RecordingError,
+    holds,
+    read_scrapes,
+)
 from analyzer.strict import ConfigError
 
 
@@ -33,9 +38,9 @@ def replay_command(
 ) -> None:
     """Runs the whole flow over the recording in DIRECTORY.
 
-    Reads scrapes/ and, when it is there, access.log (also .gz and .xz). SLO classes
-    come from --config.file, else from the recording's config.yml. Exits with 1 when
-    even the upper bound of a class is below its objective.
+    Reads scrapes/ and, when they are there, gpu/ and access.log (also .gz and .xz).
+    SLO classes come from --config.file, else from the recording's config.yml. Exits
+    with 1 when even the upper bound of a class is below its objective.
 
     \b
     Examples:
@@ -44,7 +49,8 @@ def replay_command(
     """
     config = _config(directory, config_file)
     try:
-        found = replay(read_scrapes(directory), config)
+        gpus = _gpus(directory, config)
+        found = replay(read_scrapes(directory), config, gpus=gpus)
         if found is None:
             fail(f"{directory}: the recording has no scrapes", Exit.FAILED)
         flow, at = found
@@ -55,13 +61,20 @@ def replay_command(
             logs.append(replay_log(read_lines(log), config, aliases=aliases))
     except RecordingError as error:
         fail(str(error), Exit.FAILED)
-    result = document([flow], at, logs=logs)
+    result = document([flow], at, logs=logs, gpus=[gpus.flow] if gpus else [])
     if output_format == "json":
         print_json(result)
     else:
         _print(result)
     if any(missed(row) for row in result["slo"]):
         raise SystemExit(int(Exit.FINDING))
+
+
+def _gpus(directory: Path, config: Config) -> GpuReplay | None:
+    """Returns the recorded GPU exporter, None when there is none."""
+    if not holds(directory, GPU_SCRAPES):
+        return None
+    return GpuReplay(read_scrapes(directory, GPU_SCRAPES), config)
 
 
 def _config(directory: Path, config_file: Path | None) -> Config:
@@ -104,8 +117,9 @@ def _print(result: Document) -> None:
                 f"cannot always tell: {lacking}"
             )
             continue
+        kind = "GPUs" if source["source"] == "gpu" else "source"
         click.echo(
-            f"source {source['name']}: {source['gaps']} gaps, {source['resets']} "
+            f"{kind} {source['name']}: {source['gaps']} gaps, {source['resets']} "
             f"counter resets, missing signals: {lacking}"
         )
 

@@ -178,4 +178,5 @@ def csv_rows(signals: tuple[str, ...], *, base_units: bool) -> tuple[str, ...]:
 
 
 def _help(purpose: str) -> str:
-    return purpose.replace(",", ";")
+    """Returns a help text without the comma that would end it."""
+    return purpose.partition(";")[0].partition(",")[0]

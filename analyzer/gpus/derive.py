@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from analyzer.gpus.capabilities import MASK_FIELD, NEEDS, THROTTLE_FIELDS, Need
-from analyzer.gpus.fields import PROFILING, Field
+from analyzer.gpus.fields import COUNTERS, PROFILING, Field
 from analyzer.gpus.other_exporters import AMD_PROXIES
 from analyzer.gpus.page import GpuPage, RawDevice
 from analyzer.gpus.reading import BOARD_SIGNALS, THROTTLE_REASONS
@@ -31,6 +31,31 @@ _FLAGS = {
     "sync_boost": Field.SYNC_BOOST_FLAG,
 }
 _THROTTLE_FIELDS = {reason: names for reason, *names in THROTTLE_FIELDS}
+
+
+_FIELDS: Mapping[str, frozenset[Field]] = {
+    **{name: frozenset({field}) for name, field in _PLAIN.items()},
+    "gpu_memory_bytes": frozenset({Field.TOTAL, Field.FREE}),
+    "gpu_power_limit_watts": frozenset({Field.POWER_LIMIT, Field.POWER_LIMIT_ASKED}),
+    "gpu_nvlink_bytes_per_second": frozenset(
+        {Field.NVLINK, Field.NVLINK_TX, Field.NVLINK_RX}
+    ),
+    "gpu_pcie_bytes_per_second": frozenset({Field.PCIE, Field.PCIE_TX, Field.PCIE_RX}),
+    "gpu_data_age_seconds": frozenset({Field.ENERGY}),
+}
+
+
+def lacking(fields: frozenset[Field]) -> tuple[str, ...]:
+    """Returns the signals of which a page with these *fields* prints nothing.
+
+    `throttled` is among them when it has neither counters nor states.
+    """
+    found = [name for name, needed in _FIELDS.items() if not needed & fields]
+    if not any(field.value.endswith(("_flag", "_share")) for field in fields) and (
+        not fields & COUNTERS - {Field.ENERGY}
+    ):
+        found.append("throttled")
+    return tuple(found)
 
 
 def signals(device: RawDevice, page: GpuPage) -> dict[str, Signal]:
@@ -177,4 +202,4 @@ def _no_profiling(row: str) -> str:
 def _remedy(need: Need) -> str:
     if need.signal == "gpu_nvlink_bytes_per_second":
         return "the GPU has no NVLink, or the exporter's list of fields lacks it"
-    return "add it to the exporter's list of fields"
+    return "the exporter's list of fields lacks it"

@@ -9,6 +9,7 @@ from analyzer.catalogue import GPU_SCRAPE_FAILURES
 from analyzer.config_gpus import GpuSource
 from analyzer.exposition import LineError
 from analyzer.gpus import derive, throttle
+from analyzer.gpus.fields import Field
 from analyzer.gpus.match import GpuMatch, find, wrong_host
 from analyzer.gpus.page import GpuPage, GpuReader, RawDevice
 from analyzer.gpus.reading import Device, GpuReading, Join
@@ -46,6 +47,7 @@ class GpuFlow:
         self.damaged: tuple[LineError, ...] = ()
         self.exporter = ""
         self.base_units = False
+        self.fields: frozenset[Field] = frozenset()
         self._devices: tuple[Device, ...] = ()
         self._selected: frozenset[tuple[str, str]] = frozenset()
         self._traces: dict[str, Trace] = {}
@@ -94,6 +96,7 @@ class GpuFlow:
         self._selected = _selected(devices, self.source.match)
         self._devices = self._derive(page, devices)
         self.exporter, self.base_units = page.exporter, page.base_units
+        self.fields = page.fields
         self.memory.last_success = page.at
         self.attempt = Attempt(page.at, seconds)
         self.damaged = page.errors

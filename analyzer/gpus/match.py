@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analyzer.gpus.reading import Device, Join, Workload
@@ -48,6 +49,17 @@ class GpuMatch:
             pod=self.pod or ("" if self.selects else pod),
             hostname=self.hostname or node,
         )
+
+
+def expected_gpus(declared: Mapping[str, int]) -> int | None:
+    """Returns how many GPUs an engine should have by its declared parallelism.
+
+    None without `tensor_parallel`. Over several nodes each has fewer.
+    """
+    if "tensor_parallel" not in declared:
+        return None
+    sizes = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+    return math.prod(declared.get(size, 1) for size in sizes)
 
 
 def leaves(devices: Iterable[Device]) -> tuple[Device, ...]:
@@ -251,7 +263,8 @@ def _sharing(devices: Iterable[Device]) -> str:
 def _miscount(devices: Sequence[Device], expected: int | None) -> str:
     if expected is None or expected == len(devices):
         return ""
-    return f"{len(devices)} GPUs found where the engine should have {expected}"
+    found = f"{len(devices)} GPU{'s' * (len(devices) != 1)}"
+    return f"{found} found where the engine should have {expected}"
 
 
 def _pods(workloads: Iterable[Workload]) -> str:

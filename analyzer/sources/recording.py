@@ -18,6 +18,7 @@ from pathlib import Path
 MAX_SCRAPE_BYTES = 64 << 20
 INDEX_COLUMNS = ("n", "time", "status", "seconds", "bytes")
 SCRAPES = "scrapes"
+GPU_SCRAPES = "gpu"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _REASONS = {
     "URLError": "refused",
@@ -39,6 +40,12 @@ class Scrape:
     seconds: float
     text: str | None
     reason: str = ""
+
+
+def holds(directory: Path, folder: str) -> bool:
+    """Whether a recording has scrapes of this kind."""
+    index, archive = directory / folder / "index.csv", f"{folder}.tar.xz"
+    return index.is_file() or (directory / archive).is_file()
 
 
 def read_scrapes(directory: Path, folder: str = SCRAPES) -> Iterator[Scrape]:
