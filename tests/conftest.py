@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -38,6 +39,15 @@ def config_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOODPUT_TEST_EMPTY", "")
     monkeypatch.setenv("GOODPUT_TEST_URL", "not-a-url")
     monkeypatch.delenv("GOODPUT_TEST_UNSET", raising=False)
+
+
+@pytest.fixture
+def tls_folder(tmp_path: Path) -> Path:
+    """A folder with the certificates of the fixtures, for a `web.yml`."""
+    found = Path(__file__).parent / "fixtures" / "tls"
+    for path in (*found.glob("*.pem"), *found.glob("*.key")):
+        shutil.copy(path, tmp_path)
+    return tmp_path
 
 
 def _find(name: str) -> str:

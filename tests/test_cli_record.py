@@ -11,21 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from goodput_command import goodput
 from raw_server import Peer, RawServer, answer, head, saying, serving, stalling
 from running_exporter import RunningExporter, configuration, wait_for
 from synthetic_engine import MODEL, SyntheticEngine, free_port
 
-from analyzer.cli import main
-
 PROGRAM = Path(sys.executable).with_name("goodput")
 COLUMNS = "n,time,status,seconds,bytes"
 LINE = 'vllm:generation_tokens_total{engine="0",model_name="m"} '
-
-
-def goodput(*arguments: str | Path) -> Result:
-    """Runs `goodput` in this process."""
-    return CliRunner().invoke(main, list(map(str, arguments)))
 
 
 def index(recording: Path) -> list[list[str]]:

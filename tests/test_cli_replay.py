@@ -13,17 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from episodes import DIRECTORY
-
-from analyzer.cli import main
+from goodput_command import goodput
 
 LINE = 'vllm:generation_tokens_total{engine="0",model_name="m"} '
-
-
-def goodput(*arguments: str | Path) -> Result:
-    """Runs `goodput` in this process."""
-    return CliRunner().invoke(main, list(map(str, arguments)))
 
 
 def config_file(folder: Path, *, ttft: str = "1s", objective: str = "0.95") -> Path:

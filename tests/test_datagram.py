@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from open_files import open_files
 from running_exporter import wait_for
 
 from analyzer.sources.datagrams import SourceError
@@ -141,17 +142,13 @@ def test_a_stream_of_datagrams_does_not_keep_the_receiver_from_ending() -> None:
     assert not alive
 
 
-def _descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def test_closing_ends_the_thread_and_frees_every_descriptor() -> None:
     """No thread and no descriptor is left."""
-    threads, files = threading.active_count(), _descriptors()
+    threads, files = threading.active_count(), open_files()
     source = SyslogSource("udp://127.0.0.1:0")
     source.close()
     assert threading.active_count() == threads
-    assert _descriptors() == files
+    assert open_files() == files
 
 
 @pytest.mark.parametrize("address", ["udp://127.0.0.1:0", "udp://[::1]:0", "udp://:0"])

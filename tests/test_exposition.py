@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
+from parsed_twice import first_and_again
 
 from analyzer.exposition import (
     MAX_ERRORS_KEPT,
     MAX_LINE_CHARACTERS,
     MAX_UNKNOWN_CHARACTERS,
-    Exposition,
     LineError,
     Parser,
     Sample,
@@ -35,12 +35,6 @@ PAGE_SAMPLES = [
     Sample("latency_seconds_bucket", {"le": "0.5", "model": "m"}, 7.0),
     Sample("latency_seconds_bucket", {"le": "+Inf", "model": "m"}, 9.0),
 ]
-
-
-def first_and_again(text: str) -> tuple[Exposition, Exposition]:
-    """Returns what a parser reads from *text* at first sight and when it knows it."""
-    parser = Parser()
-    return parser.parse(text), parser.parse(text)
 
 
 def read(line: str) -> Sample:

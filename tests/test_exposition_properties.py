@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from parsed_twice import first_and_again
 
-from analyzer.exposition import Exposition, Parser, parse_text
+from analyzer.exposition import parse_text
 
 METRIC_NAMES = st.from_regex(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,8}", fullmatch=True)
 LABEL_NAMES = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=True)
@@ -28,12 +29,6 @@ LAYOUTS = st.sampled_from(
         "  {name}{{{pairs}}} {value}\r",
     ]
 )
-
-
-def first_and_again(text: str) -> tuple[Exposition, Exposition]:
-    """Returns what a parser reads from *text* at first sight and when it knows it."""
-    parser = Parser()
-    return parser.parse(text), parser.parse(text)
 
 
 def escape(value: str) -> str:

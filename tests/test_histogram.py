@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from observed_values import observed
 
 from analyzer.histogram import Bracket, Histogram, empty, total
 
@@ -19,12 +19,6 @@ EIGHTHS = st.integers(0, 80).map(lambda n: n / 8)
 VALUES = st.lists(EIGHTHS, max_size=40)
 BOUNDS = st.sets(EIGHTHS, max_size=8).map(lambda found: (*sorted(found), INF))
 QUANTILES = st.floats(0, 1)
-
-
-def observed(bounds: Sequence[float], values: Sequence[float]) -> Histogram:
-    """Returns the histogram of *values*, counted one by one."""
-    counts = tuple(float(sum(v <= bound for v in values)) for bound in bounds)
-    return Histogram(tuple(bounds), counts, sum(values))
 
 
 HISTOGRAMS = st.builds(observed, BOUNDS, VALUES)

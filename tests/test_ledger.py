@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from observed_values import observed
 
 from analyzer.histogram import Histogram
 from analyzer.ledger import Ledger
@@ -18,12 +18,6 @@ NAME = "engine_ttft_seconds"
 MODEL = ("m",)
 
 Published = dict[float, float]  # cumulative count by bound
-
-
-def grown(bounds: Sequence[float], values: Sequence[float]) -> Histogram:
-    """Returns the increase that these observations are."""
-    counts = tuple(float(sum(v <= bound for v in values)) for bound in bounds)
-    return Histogram(tuple(bounds), counts, sum(values))
 
 
 def published(ledger: Ledger) -> Published:
@@ -45,7 +39,7 @@ def test_no_bucket_that_stays_steps_back(
     before: Published = {}
     count = total = 0.0
     for bounds, values in increases:
-        ledger.add_histogram(NAME, MODEL, grown(bounds, values))
+        ledger.add_histogram(NAME, MODEL, observed(bounds, values))
         now = published(ledger)
         assert all(now[bound] >= before[bound] for bound in now.keys() & before.keys())
         assert list(now.values()) == sorted(now.values())
@@ -63,11 +57,11 @@ def test_a_bucket_that_is_lost_and_comes_back_does_not_step_back(
 ) -> None:
     """Increases that lack bounds leave the total's bounds, and claim nothing there."""
     ledger = Ledger()
-    ledger.add_histogram(NAME, MODEL, grown(WIDE, [0.5, 1.5, 2.5]))
+    ledger.add_histogram(NAME, MODEL, observed(WIDE, [0.5, 1.5, 2.5]))
     before = published(ledger)
     seen = [0.5, 1.5, 2.5]
     for bounds, values in increases:
-        ledger.add_histogram(NAME, MODEL, grown(bounds, values))
+        ledger.add_histogram(NAME, MODEL, observed(bounds, values))
         seen += values
         now = published(ledger)
         assert tuple(now) == WIDE

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from asgi_driving import Receiver, Record, answering, drive, exchange
+from open_files import open_files
 
 from exporter import goodput_middleware
 from exporter.goodput_middleware import GoodputMiddleware, _RotatingFile
@@ -366,11 +367,6 @@ def test_the_file_is_python_3_9() -> None:
     newer = f"{text}\nmatch 1:\n    case 1:\n        pass\n"
     with pytest.raises(SyntaxError):
         ast.parse(newer, feature_version=(3, 9))
-
-
-def open_files() -> int:
-    """Returns how many files this process holds open."""
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_the_queue_is_emptied_when_the_server_ends(socket_path: Path) -> None:

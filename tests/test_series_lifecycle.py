@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from open_files import open_files
 from running_exporter import value, wait_for
 from synthetic_engine import SyntheticEngine
 
@@ -169,7 +170,7 @@ def _held(exporter: Exporter) -> tuple[int, ...]:
         kinds.count("Fetcher"),
         len(exporter._sampler._scheduler.get_jobs()),
         len([t for t in threads if not t.name.startswith("scrape")]),
-        len(list(Path("/proc/self/fd").iterdir())),
+        open_files(),
     )
 
 

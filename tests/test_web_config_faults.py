@@ -1,40 +1,20 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from web_files import read
 
 from analyzer.strict import ConfigError
-from exporter.web_config import (
-    HEADERS,
-    SECTIONS,
-    WebConfig,
-    read_web_config,
-)
+from exporter.web_config import HEADERS, SECTIONS
 from exporter.web_tls import CLIENT_AUTH_TYPES, CURVES, OPTIONS, VERSIONS
 
 CERTIFICATES = Path(__file__).parent / "fixtures" / "tls"
 PAIR = "{cert_file: server.pem, key_file: server.key"
 HASH = "$2b$04$......................8QPuF36SqwZ1d9QO3taNcRXHOtLxpvS"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with the certificates, for a `web.yml`."""
-    for path in (*CERTIFICATES.glob("*.pem"), *CERTIFICATES.glob("*.key")):
-        shutil.copy(path, tmp_path)
-    return tmp_path
-
-
-def read(folder: Path, text: str) -> WebConfig:
-    """Returns what *text* says as the folder's file."""
-    path = folder / "web.yml"
-    path.write_text(text)
-    return read_web_config(path)
 
 
 VERIFIED = "RequireAndVerifyClientCert"
@@ -263,11 +243,13 @@ BCRYPT = (
         ),
     ],
 )
-def test_a_fault_is_told_with_its_place(folder: Path, text: str, message: str) -> None:
+def test_a_fault_is_told_with_its_place(
+    tls_folder: Path, text: str, message: str
+) -> None:
     """Each fault has one exact sentence behind the file and the path."""
     with pytest.raises(ConfigError) as caught:
-        read(folder, text)
-    expected = f"{folder}/web.yml: {message.replace('{folder}', str(folder))}"
+        read(tls_folder, text)
+    expected = f"{tls_folder}/web.yml: {message.replace('{folder}', str(tls_folder))}"
     assert str(caught.value) == expected
 
 
@@ -308,7 +290,7 @@ anything = st.recursive(
     users=anything,
 )
 def test_any_document_is_read_or_refused(
-    folder: Path, tls: dict[str, object], headers: object, users: object
+    tls_folder: Path, tls: dict[str, object], headers: object, users: object
 ) -> None:
     """Whatever a file holds, a short ConfigError is the worst that comes of it."""
     document = {
@@ -320,12 +302,12 @@ def test_any_document_is_read_or_refused(
         "http_server_config": {"headers": headers},
         "basic_auth_users": users,
     }
-    message = f"{folder / 'web.yml'}: read"
+    message = f"{tls_folder / 'web.yml'}: read"
     try:
-        assert read(folder, json.dumps(document)).tls is not None
+        assert read(tls_folder, json.dumps(document)).tls is not None
     except ConfigError as error:
         message = str(error)
-    assert message.startswith(f"{folder / 'web.yml'}: ")
+    assert message.startswith(f"{tls_folder / 'web.yml'}: ")
     assert "\n" not in message
     assert len(message) < 600
 
@@ -333,7 +315,7 @@ def test_any_document_is_read_or_refused(
 @pytest.mark.parametrize(
     "suite", ["TLS_RSA_WITH_AES_128_CBC_SHA", "ECDHE-RSA-AES128-SHA", "invented"]
 )
-def test_insecure_or_unknown_suites_are_refused(folder: Path, suite: str) -> None:
+def test_insecure_or_unknown_suites_are_refused(tls_folder: Path, suite: str) -> None:
     """Only the suites that Go lists as secure have a name here."""
     with pytest.raises(ConfigError, match=r"cipher_suites\[0\]: must be one of TLS_"):
-        read(folder, f"tls_server_config: {PAIR}, cipher_suites: [{suite}]}}")
+        read(tls_folder, f"tls_server_config: {PAIR}, cipher_suites: [{suite}]}}")
