@@ -9,17 +9,24 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from episodes import DIRECTORY
-from goodput_command import goodput
 from running_exporter import configuration, wait_for
 from synthetic_engine import MODEL, TTFT, SyntheticEngine, free_port
 
+from analyzer.cli import main
 from analyzer.sources.recording import read_scrapes
+
+
+def goodput(*arguments: str | Path) -> Result:
+    """Runs `goodput` in this process."""
+    return CliRunner().invoke(main, list(map(str, arguments)))
 
 
 @pytest.fixture
@@ -183,6 +190,47 @@ def test_record_copies_the_request_log(tmp_path: Path, engine: SyntheticEngine) 
     worker.join()
     assert done.exit_code == 0, done.output
     assert (recording / "access.log").read_bytes() == b"during\nafter the rotation\n"
+
+
+def test_record_copies_every_log_of_a_pattern(
+    tmp_path: Path, engine: SyntheticEngine
+) -> None:
+    """Containers that come later too, and what is written to a renamed file."""
+    folders = [tmp_path / name for name in ("a", "b", "later")]
+    for folder in folders[:2]:
+        folder.mkdir()
+        (folder / "0.log").write_bytes(b"before\n")
+    path = configuration(
+        tmp_path / "c.yml",
+        engine.url,
+        extra=f"gateways: [{{name: pods, path: '{tmp_path}/*/0.log*'}}]",
+    )
+    recording = tmp_path / "recording"
+
+    def write() -> None:
+        log = folders[0] / "0.log"
+        with log.open("ab") as late, (folders[1] / "0.log").open("ab") as other:
+            late.write(b"a1\n")
+            other.write(b"b1\nhalf of ")
+            other.flush()
+            late.flush()
+            log.rename(folders[0] / "0.log.20261129-141048")
+            log.write_bytes(b"a3\n")
+            folders[2].mkdir()
+            (folders[2] / "0.log").write_bytes(b"c1\n")
+            time.sleep(0.6)
+            late.write(b"a2\n")
+            other.write(b"b2\n")
+
+    worker = threading.Timer(0.4, write)
+    worker.start()
+    done = goodput(
+        "record", "--config.file", path, "--for", "2s", "--interval", "200ms", recording
+    )
+    worker.join()
+    assert done.exit_code == 0, done.output
+    lines = (recording / "access.log").read_bytes().splitlines()
+    assert sorted(lines) == [b"a1", b"a2", b"a3", b"b1", b"c1", b"half of b2"]
 
 
 def test_record_needs_to_know_which_engine(

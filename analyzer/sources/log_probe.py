@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analyzer.log_audit import Chunk
-from analyzer.sources.rotated_files import UNREADABLE, matching, rotated_from, series
+from analyzer.sources.rotated_files import UNREADABLE, live_paths, series
 
 SAMPLE_BYTES = 4 << 20  # of all files of a log together
 FEWEST_BYTES = 64 << 10  # of each
@@ -50,9 +50,7 @@ def sample(pattern: str, max_bytes: int = SAMPLE_BYTES) -> Sample:
 
     Of many files the last written ones are read. Files are only read, never held.
     """
-    found = matching(pattern)
-    paths = [p for p in found if not any(rotated_from(p, other) for other in found)]
-    paths.sort(key=_written, reverse=True)
+    paths = sorted(live_paths(pattern), key=_written, reverse=True)
     share = max(FEWEST_BYTES, max_bytes // max(1, min(len(paths), MOST_FILES)))
     files: list[FileState] = []
     chunks: list[Chunk] = []

@@ -50,6 +50,12 @@ def matching(pattern: str) -> list[str]:
     return sorted(path for path in found if not is_archive(path))
 
 
+def live_paths(pattern: str) -> list[str]:
+    """Returns what *pattern* matches, without what those were rotated into."""
+    found = matching(pattern)
+    return [p for p in found if not any(rotated_from(p, other) for other in found)]
+
+
 def rank(name: str, base: str) -> Rank | None:
     """Returns the order of *name* among the rotated files of *base*.
 
