@@ -61,7 +61,6 @@ class Play:
         self._truth = Truth(LIMITS)
         self._speed = speed
         self._clock = Clock(time.time(), speed)
-        self._begun = False
         self._targets = directory / TARGETS
         self._log = RotatingFile(directory / LOG, most_bytes=LOG_BYTES)
         self._lines = 0
@@ -81,7 +80,6 @@ class Play:
     def begin(self) -> None:
         """Lets the clock run from now on."""
         self._clock = Clock(time.time(), self._speed)
-        self._begun = True
 
     async def tick(self) -> None:
         """Simulates up to now, logs what ended, and follows the replicas."""
@@ -90,8 +88,6 @@ class Play:
             await self._follow()
 
     def _advance(self) -> None:
-        if not self._begun:
-            return
         # A machine too slow for the speed falls behind, but still answers.
         most = self._site.now + MOST_SECONDS * self._speed
         now = min(most, self._clock.simulated(time.time()))
@@ -151,7 +147,6 @@ class Play:
         self._pods[replica.number] = replica.pod
 
     def _engine_page(self, replica: Replica) -> Answer:
-        self._advance()
         if replica.engine is None:
             return None
         text = page(replica, model=MODEL, clock=self._clock)

@@ -13,6 +13,11 @@ class Flight:
         self._changed = threading.Condition()
         self._flying = False
 
+    @property
+    def flying(self) -> bool:
+        """Whether somebody is at it."""
+        return self._flying
+
     def run(self, job: Callable[[], None], *, patience: float) -> None:
         """Does *job*, or waits for who is at it, for at most *patience* seconds."""
         with self._changed:
