@@ -15,18 +15,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from episodes import DIRECTORY
+from goodput_command import goodput
 from running_exporter import configuration, wait_for
 from synthetic_engine import MODEL, TTFT, SyntheticEngine, free_port
 
-from analyzer.cli import main
 from analyzer.sources.recording import read_scrapes
-
-
-def goodput(*arguments: str | Path) -> Result:
-    """Runs `goodput` in this process."""
-    return CliRunner().invoke(main, list(map(str, arguments)))
 
 
 @pytest.fixture
