@@ -24,7 +24,7 @@ class GpuTarget:
         self._lock = lock
         self._flight = Flight()
         self._sampled = False
-        self._fetcher = _fetcher(flow.source)
+        self._fetcher = Fetcher.of(flow.source)
         self._logged = ""
         self._logged_join = ""
 
@@ -50,7 +50,7 @@ class GpuTarget:
         with self._lock:
             self.flow.configure(source)
         if changed:
-            fetcher, self._fetcher = self._fetcher, _fetcher(source)
+            fetcher, self._fetcher = self._fetcher, Fetcher.of(source)
             self._sampled = False  # of another address, perhaps
             fetcher.close()
 
@@ -121,9 +121,3 @@ class GpuTarget:
     def close(self) -> None:
         """Closes the connection."""
         self._fetcher.close()
-
-
-def _fetcher(source: GpuSource) -> Fetcher:
-    return Fetcher(
-        tls=source.tls, credentials=source.credentials, max_bytes=source.max_body_bytes
-    )

@@ -37,7 +37,7 @@ class Target:
         self._sampled_at: float | None = None  # monotonic
         self._models_at: float | None = None  # monotonic
         # One pair, so that no credentials go to another source's address.
-        self._way = flow.source, _fetcher(flow.source)
+        self._way = flow.source, Fetcher.of(flow.source)
         self._logged = ""
         self._damaged = False
 
@@ -72,7 +72,7 @@ class Target:
         with self._lock:
             self.flow.configure(source, config, at=at)
         if changed:
-            (_, fetcher), self._way = self._way, (source, _fetcher(source))
+            (_, fetcher), self._way = self._way, (source, Fetcher.of(source))
             self._models_at = None
             self._sampled_at = None  # of another address, perhaps
             fetcher.close()
@@ -178,9 +178,3 @@ class Target:
         """Closes the connection."""
         _, fetcher = self._way
         fetcher.close()
-
-
-def _fetcher(source: EngineSource) -> Fetcher:
-    return Fetcher(
-        tls=source.tls, credentials=source.credentials, max_bytes=source.max_body_bytes
-    )

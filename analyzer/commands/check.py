@@ -146,9 +146,7 @@ def _aliases(probes: list[Probe]) -> dict[str, str]:
 
 def probe(source: EngineSource, config: Config) -> Probe:
     """Reads one page, the version and the served models of an engine."""
-    fetcher = Fetcher(
-        tls=source.tls, credentials=source.credentials, max_bytes=source.max_body_bytes
-    )
+    fetcher = Fetcher.of(source)
     now = time.time()
     flow = EngineFlow(source, config, since=now)
     version = ""

@@ -71,9 +71,7 @@ class GpuProbes:
 
 def _ask(source: GpuSource, seconds: float) -> tuple[GpuFlow, float]:
     flow = GpuFlow(source)
-    fetcher = Fetcher(
-        tls=source.tls, credentials=source.credentials, max_bytes=source.max_body_bytes
-    )
+    fetcher = Fetcher.of(source)
     begun = time.monotonic()
     try:
         while True:

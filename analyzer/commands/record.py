@@ -139,11 +139,7 @@ class _Recording:
         self, source: EngineSource | GpuSource, directory: Path, folder: str
     ) -> None:
         self.source = source
-        self._fetcher = Fetcher(
-            tls=source.tls,
-            credentials=source.credentials,
-            max_bytes=source.max_body_bytes,
-        )
+        self._fetcher = Fetcher.of(source)
         self.recorder = Recorder(directory, folder)
         self.failed = 0
 

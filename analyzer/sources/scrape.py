@@ -10,12 +10,14 @@ from base64 import b64encode
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
+from typing import Self
 
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
-from analyzer.config_sources import Credentials, Tls
+from analyzer.config_gpus import GpuSource
+from analyzer.config_sources import Credentials, EngineSource, Tls
 from analyzer.sources.wire import Wire
 
 CHUNK_BYTES = 65_536
@@ -72,6 +74,15 @@ class Fetcher:
         adapter.poolmanager.pool_classes_by_scheme = self._wire.pools()
         self._session.mount("http://", adapter)
         self._session.mount("https://", adapter)
+
+    @classmethod
+    def of(cls, source: EngineSource | GpuSource) -> Self:
+        """Returns a fetcher with the credentials and limits of *source*."""
+        return cls(
+            tls=source.tls,
+            credentials=source.credentials,
+            max_bytes=source.max_body_bytes,
+        )
 
     def get(self, url: str, *, timeout: float) -> Page:
         """Returns the page at *url*. Raises ScrapeError by its reason."""
