@@ -12,13 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from analyzer.gateways.record import Outcome, RequestRecord, TtftKind
-from analyzer.slo import SloClass
+from analyzer.slo import CRITERIA, SloClass, Threshold
 
 UNKNOWN = math.nan
 DOES_NOT_APPLY = -math.inf
+# How a value stands to its limit, as a number and as an example beside a limit of 0.
+ABOVE, NOT_KNOWN = 1, 2
+STANDINGS = (-math.inf, math.inf, UNKNOWN)
 GENERATION_ROUTES = (
     "/v1/chat/completions",
     "/v1/completions",
@@ -71,6 +74,29 @@ def is_good(
     return met & (bad ^ True), bad
 
 
+class Ending(NamedTuple):
+    """What the route, status and outcome of a request say, whatever its times.
+
+    `excluded` is why it says nothing about the serving, "" when it does; `told` is
+    whether its log tells how it ended.
+    """
+
+    excluded: str
+    failed: bool
+    aborted: bool
+    told: bool
+
+
+def ending_of(record: RequestRecord, policy_statuses: frozenset[int]) -> Ending:
+    """Returns how *record* ended; *policy_statuses* are as for `judge`."""
+    return Ending(
+        exclusion(record, policy_statuses),
+        failed=has_failed(record),
+        aborted=record.outcome is Outcome.CLIENT_ABORT,
+        told=record.outcome is not Outcome.UNKNOWN,
+    )
+
+
 def judge(
     record: RequestRecord,
     slo_class: SloClass | None,
@@ -82,32 +108,109 @@ def judge(
     *policy_statuses* are statuses by which this gateway enforces a policy, such as
     429 for a customer's quota: they say nothing about capacity.
     """
-    excluded = _excluded(record, policy_statuses)
-    if excluded:
-        return Judgement(Verdict.EXCLUDED, excluded)
-    failed = _failed(record)
-    limits = _limits(record, slo_class)
-    values = criterion_values(record)
-    if record.tpot_at_most and "tpot" in limits and values["tpot"] > limits["tpot"]:
-        values["tpot"] = UNKNOWN  # within the limit it is certain, above it is not
-    aborted = record.outcome is Outcome.CLIENT_ABORT
-    if aborted:
-        values = _values_when_left(record)
-    good, bad = is_good(values, limits, failed)
-    missed = tuple(c for c, limit in limits.items() if values[c] > limit)
-    if aborted:
-        if not bad:
-            return Judgement(Verdict.EXCLUDED, "client_abort")
-        return Judgement(Verdict.BAD, misses=(*missed, "abort"))
-    if bad:
-        return Judgement(Verdict.BAD, misses=(*missed, *(("error",) if failed else ())))
-    if good and record.outcome is not Outcome.UNKNOWN:
-        return Judgement(Verdict.GOOD)
-    unknown = [c for c in limits if math.isnan(values[c]) or math.isnan(limits[c])]
-    return Judgement(Verdict.UNEVALUABLE, ", ".join(unknown) or "outcome")
+    return Judge(slo_class, ending_of(record, policy_statuses)).judge(record)
 
 
-def _excluded(record: RequestRecord, policy_statuses: frozenset[int]) -> str:
+class Judge:
+    """Judges the requests of one class that ended alike: many, and quickly.
+
+    How each value stands to its limit is all that is looked at in a request. What
+    follows from that, `is_good` says once for each combination.
+    """
+
+    __slots__ = ("_ending", "_good", "_limits", "_verdicts")
+
+    def __init__(self, slo_class: SloClass | None, ending: Ending) -> None:
+        self._ending = ending
+        self._good: Mapping[str, Threshold] = slo_class.good if slo_class else {}
+        fixed = not any(limit.per_prompt_token for limit in self._good.values())
+        self._limits = tuple(map(self._fixed, CRITERIA)) if fixed else None
+        self._verdicts: dict[int, Judgement] = {}
+
+    def judge(self, record: RequestRecord) -> Judgement:
+        """Returns the verdict on *record*, which ended as was said."""
+        limits = self._limits or self._limits_for(record)
+        ttft_limit, tpot_limit, gap_limit, e2e_limit = limits
+        ttft, tpot, gap, e2e = record.ttft, record.tpot, record.max_gap, record.e2e
+        tokens = record.completion_tokens
+        if self._ending.aborted:
+            # The mean of a whole answer is not known before its end.
+            ttft, tpot = _passed_when_left(record), None
+        elif tokens is not None and tokens <= 1:
+            tpot = gap = DOES_NOT_APPLY
+        standing = 0
+        if ttft_limit is not None and (ttft is None or not ttft <= ttft_limit):
+            standing = _beyond(ttft, ttft_limit)
+        if tpot_limit is not None and (tpot is None or not tpot <= tpot_limit):
+            # Within the limit a bound is certain, above it is not.
+            at_most = record.tpot_at_most
+            standing |= (NOT_KNOWN if at_most else _beyond(tpot, tpot_limit)) << 2
+        if gap_limit is not None and (gap is None or not gap <= gap_limit):
+            standing |= _beyond(gap, gap_limit) << 4
+        if e2e_limit is not None and (e2e is None or not e2e <= e2e_limit):
+            standing |= _beyond(e2e, e2e_limit) << 6
+        verdict = self._verdicts.get(standing)
+        if verdict is None:
+            verdict = self._verdicts[standing] = self._verdict(standing)
+        return verdict
+
+    def _fixed(self, criterion: str) -> float | None:
+        threshold = self._good.get(criterion)
+        return None if threshold is None else threshold.seconds
+
+    def _limits_for(self, record: RequestRecord) -> tuple[float | None, ...]:
+        """Returns the limits for a prompt of that length; NaN where it is not known."""
+        limits: list[float | None] = []
+        for criterion in CRITERIA:
+            threshold = self._good.get(criterion)
+            if threshold is None or not threshold.per_prompt_token:
+                limits.append(self._fixed(criterion))
+            elif record.prompt_tokens is None:
+                # The limit is at least the base, so what meets that meets it all.
+                within = record.ttft is not None and record.ttft <= threshold.seconds
+                limits.append(threshold.seconds if within else UNKNOWN)
+            else:
+                limits.append(threshold.at(record.prompt_tokens))
+        return tuple(limits)
+
+    def _verdict(self, standing: int) -> Judgement:
+        """Returns what follows when the criteria stand like that."""
+        excluded, failed, aborted, told = self._ending
+        if excluded:
+            return Judgement(Verdict.EXCLUDED, excluded)
+        values = {
+            criterion: STANDINGS[standing >> 2 * place & 3]
+            for place, criterion in enumerate(CRITERIA)
+        }
+        limits = dict.fromkeys(self._good, 0.0)
+        good, bad = is_good(values, limits, failed)
+        missed = tuple(c for c in limits if values[c] > limits[c])
+        if aborted:
+            if not bad:
+                return Judgement(Verdict.EXCLUDED, "client_abort")
+            return Judgement(Verdict.BAD, misses=(*missed, "abort"))
+        if bad:
+            misses = (*missed, "error") if failed else missed
+            return Judgement(Verdict.BAD, misses=misses)
+        if good and told:
+            return Judgement(Verdict.GOOD)
+        unknown = ", ".join(c for c in limits if math.isnan(values[c]))
+        return Judgement(Verdict.UNEVALUABLE, unknown or "outcome")
+
+
+def _beyond(value: float | None, limit: float) -> int:
+    """Returns how a value that is not within its limit stands to it."""
+    return ABOVE if value is not None and value > limit else NOT_KNOWN
+
+
+def _passed_when_left(record: RequestRecord) -> float | None:
+    """Returns the part of the TTFT that had surely passed when the client left."""
+    if record.ttft is None and record.ttft_kind is not TtftKind.NONE:
+        return record.e2e  # somebody looked, and no token had come
+    return record.ttft
+
+
+def exclusion(record: RequestRecord, policy_statuses: frozenset[int]) -> str:
     """Returns why a request says nothing about the serving, "" when it does."""
     if record.route and not is_generation(record.route):
         return "not_generation"
@@ -130,7 +233,8 @@ def is_generation(route: str) -> bool:
     return any(path == r or path.endswith(r) for r in GENERATION_ROUTES)
 
 
-def _failed(record: RequestRecord) -> bool:
+def has_failed(record: RequestRecord) -> bool:
+    """Whether a request failed by its outcome or by its status."""
     if record.outcome in FAILURES:
         return True
     status = record.status
@@ -152,36 +256,6 @@ def criterion_values(record: RequestRecord) -> dict[str, float]:
     }
 
 
-def _values_when_left(record: RequestRecord) -> dict[str, float]:
-    """Returns what had surely passed when the client left; the rest is unknown."""
-    elapsed = _known(record.e2e)
-    ttft = _known(record.ttft)
-    if record.ttft is None and record.ttft_kind is not TtftKind.NONE:
-        ttft = elapsed  # somebody looked, and no token had come
-    return {
-        "ttft": ttft,
-        "tpot": UNKNOWN,  # the mean of a whole answer is not known before its end
-        "max_gap": _known(record.max_gap),
-        "e2e": elapsed,
-    }
-
-
-def _limits(record: RequestRecord, slo_class: SloClass | None) -> dict[str, float]:
-    if slo_class is None:
-        return {}
-    limits: dict[str, float] = {}
-    for criterion, threshold in slo_class.good.items():
-        if not threshold.per_prompt_token:
-            limits[criterion] = threshold.seconds
-        elif record.prompt_tokens is None:
-            # The limit is at least the base, so what meets that meets it all.
-            within = record.ttft is not None and record.ttft <= threshold.seconds
-            limits[criterion] = threshold.seconds if within else UNKNOWN
-        else:
-            limits[criterion] = threshold.at(record.prompt_tokens)
-    return limits
-
-
 def _known(value: float | None) -> float:
     return UNKNOWN if value is None else value
 
@@ -191,24 +265,32 @@ def class_for(
 ) -> SloClass | None:
     """Returns the first class that takes *record*, whose model has these *names*."""
     for slo_class in classes:
-        match = slo_class.match
-        if not match.takes_model(names or ("",)):
+        if not takes_kind(slo_class, record, names):
             continue
-        if match.routes and not _any(record.route, match.routes):
-            continue
-        if match.tenants and not _any(record.tenant, match.tenants):
-            continue
-        if any(
-            not _any(record.headers.get(name, ""), patterns)
-            for name, patterns in match.headers.items()
-        ):
-            continue
-        if match.prompt_tokens is not None:
-            low, high = match.prompt_tokens
+        limits = slo_class.match.prompt_tokens
+        if limits is not None:
+            low, high = limits
             if record.prompt_tokens is None or not low <= record.prompt_tokens <= high:
                 continue
         return slo_class
     return None
+
+
+def takes_kind(
+    slo_class: SloClass, record: RequestRecord, names: tuple[str, ...]
+) -> bool:
+    """Whether a class takes requests like *record*, whatever the prompt's length."""
+    match = slo_class.match
+    if not match.takes_model(names or ("",)):
+        return False
+    if match.routes and not _any(record.route, match.routes):
+        return False
+    if match.tenants and not _any(record.tenant, match.tenants):
+        return False
+    return all(
+        _any(record.headers.get(name, ""), patterns)
+        for name, patterns in match.headers.items()
+    )
 
 
 def _any(value: str, patterns: tuple[str, ...]) -> bool:
