@@ -8,21 +8,18 @@ from dataclasses import dataclass, field, replace
 
 from analyzer.config import Config
 from analyzer.config_sources import GatewaySource
+from analyzer.counting import RequestCounter
 from analyzer.gateways.detect import detect, format_for
 from analyzer.gateways.format import Format, FormatMemory, Parse
-from analyzer.gateways.record import LineProblem, RequestRecord
-from analyzer.judgement import Verdict, class_for, judge
+from analyzer.gateways.record import LineProblem
 from analyzer.requests_total import RequestTotals
-from analyzer.slo import NO_CLASS, SloClass, matched_headers
+from analyzer.slo import SloClass, matched_headers
 
 DETECTION_LINES = 50
 DETECTION_BYTES = 256 << 10
-MAX_KNOWN_CLASSES = 10_000
-MAX_KNOWN_LENGTH = 1024  # of path and tenant: longer ones are looked up anew
-FUTURE_SECONDS = 300.0
+LINES_AT_ONCE = 256
 KEPT_SECONDS = 3600.0
 SPACING_SECONDS = 10.0
-NO_MODEL = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +100,11 @@ class LogFlow:
         self.format: Format | None = None
         self.problem = ""
         self._aliases = aliases
-        self._admit = admit
-        self._admit_failed = admit_failed
+        self._counter = RequestCounter(
+            self.totals, admit=admit, admit_failed=admit_failed
+        )
         # Set while lines wait for a format, or a format has not recalled its memory.
         self._waiting = waiting
-        self._served: Mapping[str, str] = {}
-        self._known: dict[tuple[str, str, str], SloClass | None] = {}
         self._history: deque[tuple[float, dict[tuple[str, str], Counts]]] = deque()
         self._headers: tuple[str, ...] | None = None
         self.configure(source, config)
@@ -123,12 +119,8 @@ class LogFlow:
             self.problem = ""
         self.source = source
         self._classes = config.slo_classes
-        self._policy = frozenset(source.policy_statuses)
-        self._cacheable = not any(
-            c.match.headers or c.match.prompt_tokens for c in config.slo_classes
-        )
-        self._known.clear()
         self.totals.configure(config.slo_classes)
+        self._counter.configure(source, config.slo_classes)
         for slo_class in config.slo_classes:
             for model in slo_class.match.models:
                 if not any(c in model for c in "*?["):
@@ -174,10 +166,7 @@ class LogFlow:
                 self._wait(lines, errors)
                 return
             self.problem = ""
-        aliases = self._aliases()
-        if aliases != self._served:
-            self._served = aliases
-            self._known.clear()
+        self._counter.know(self._aliases())
         if waiting is not None:
             self._recall(self.format, waiting, at)
         self._count_lines(self.format.parse, lines, at)
@@ -188,16 +177,19 @@ class LogFlow:
         self, parse: Parse, lines: Sequence[bytes], at: float, *, problem: str = ""
     ) -> None:
         """Counts *lines*; what is no record counts as its reason, or as *problem*."""
-        totals = self.totals
-        for line in lines:
-            totals.lines += 1.0
-            try:
-                record = parse(line)
-            except LineProblem as found:
-                totals.failures[problem or found.reason] += 1.0
-                continue
-            if record is not None:
-                self._count(record, at)
+        self.totals.lines += len(lines)
+        failures = self.totals.failures
+        for begin in range(0, len(lines), LINES_AT_ONCE):
+            records = []
+            for line in lines[begin : begin + LINES_AT_ONCE]:
+                try:
+                    record = parse(line)
+                except LineProblem as found:
+                    failures[problem or found.reason] += 1.0
+                else:
+                    if record is not None:
+                        records.append(record)
+            self._counter.count(records, at)
 
     def _recall(self, log_format: Format, waiting: Waiting, at: float) -> None:
         """Gives the format what it knew before; of another one nothing will come."""
@@ -205,8 +197,7 @@ class LogFlow:
         if waiting.format == log_format.name:
             log_format.recall(waiting.memory)
             return
-        for record in waiting.memory.held.values():
-            self._count(record, at)
+        self._counter.count(waiting.memory.held.values(), at)
 
     def finish(self, at: float) -> None:
         """Counts what waited for later lines: none will come."""
@@ -214,8 +205,7 @@ class LogFlow:
             self.take((), at)
         waiting, self._waiting = self.waiting, None
         self._give_up(waiting.lines, waiting.errors)
-        for record in waiting.memory.held.values():
-            self._count(record, at)
+        self._counter.count(waiting.memory.held.values(), at)
         if self.format is not None:
             self.format.held()
 
@@ -236,46 +226,6 @@ class LogFlow:
         self.totals.failures["no_match"] += len(lines)
         self.totals.failures["stderr"] += len(errors)
         self.problem = "no known format recognises these lines; set `format`"
-
-    def _count(self, record: RequestRecord, at: float) -> None:
-        totals = self.totals
-        if record.start is not None:
-            end = record.start + (record.e2e or 0.0)
-            if end <= at + FUTURE_SECONDS:
-                totals.last_record = max(totals.last_record or end, end)
-        if not self.source.counts:
-            return
-        served = self._served.get(record.model, record.model) or NO_MODEL
-        slo_class = self._class(record, served)
-        judgement = judge(record, slo_class, policy_statuses=self._policy)
-        excluded = judgement.verdict is Verdict.EXCLUDED
-        failed = excluded or "error" in judgement.misses
-        model = self._admit_failed(served) if failed else self._admit(served)
-        name = slo_class.name if slo_class else NO_CLASS
-        row = totals.row(model, name, self._classes)
-        if excluded:
-            totals.excluded[judgement.reason] += 1.0
-            row.exclude(judgement.reason)
-            return
-        row.count(record, judgement)
-        if judgement.verdict is Verdict.UNEVALUABLE:
-            reason = judgement.reason
-            totals.unknown[reason] = totals.unknown.get(reason, 0.0) + 1.0
-
-    def _class(self, record: RequestRecord, served: str) -> SloClass | None:
-        names = (served,) if served == record.model else (served, record.model)
-        if not self._cacheable:
-            return class_for(record, self._classes, names)
-        if len(record.route) + len(record.tenant) > MAX_KNOWN_LENGTH:
-            return class_for(record, self._classes, names)
-        key = (record.model, record.route, record.tenant)
-        try:
-            return self._known[key]
-        except KeyError:
-            if len(self._known) >= MAX_KNOWN_CLASSES:
-                self._known.clear()
-            found = self._known[key] = class_for(record, self._classes, names)
-            return found
 
     def expect(self, model: str) -> None:
         """Makes the rows of a model known from elsewhere, at 0 before its requests."""

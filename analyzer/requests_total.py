@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from analyzer.gateways.record import LINE_PROBLEMS, RequestRecord
-from analyzer.judgement import Judgement, Verdict
+from analyzer.gateways.record import LINE_PROBLEMS
 from analyzer.slo import SloClass
 from analyzer.tally import Tally
 
@@ -81,39 +80,6 @@ class Row:
         """Adds one request that says nothing about the serving."""
         self.excluded += 1.0
         self.excluded_for[reason] = self.excluded_for.get(reason, 0.0) + 1.0
-
-    def count(self, record: RequestRecord, judgement: Judgement) -> None:
-        """Adds one request that is not excluded."""
-        self.requests += 1.0
-        tokens = record.completion_tokens or 0
-        self.tokens += tokens
-        if judgement.verdict is Verdict.GOOD:
-            self.good += 1.0
-            self.good_tokens += tokens
-        elif judgement.verdict is Verdict.BAD:
-            self.bad += 1.0
-        else:
-            self.unevaluable += 1.0
-            unknown, reason = self.unevaluable_for, judgement.reason
-            unknown[reason] = unknown.get(reason, 0.0) + 1.0
-            self.unstreamed += record.stream is False
-        for miss in judgement.misses:
-            self.misses[miss] += 1.0
-        latencies = self.latencies
-        if record.ttft is not None:
-            latencies["ttft"].observe(record.ttft)
-        if record.tpot is not None:
-            latencies["tpot"].observe(record.tpot)
-        if record.max_gap is not None:
-            latencies["max_gap"].observe(record.max_gap)
-        if record.e2e is not None:
-            latencies["e2e"].observe(record.e2e)
-        if record.gateway_time is not None:
-            self.stages["gateway"].observe(record.gateway_time)
-        if record.serving_time is not None:
-            self.stages["serving"].observe(record.serving_time)
-        if record.delivery_time is not None:
-            self.stages["delivery"].observe(record.delivery_time)
 
 
 @dataclass(slots=True)

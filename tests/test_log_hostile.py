@@ -13,9 +13,10 @@ from running_exporter import RunningExporter, value, wait_for
 
 from analyzer.config import parse_config
 from analyzer.config_sources import GatewaySource, LogField
+from analyzer.counting import MAX_KINDS
 from analyzer.gateways.record import LINE_PROBLEMS
 from analyzer.labels import LabelCap
-from analyzer.logflow import MAX_KNOWN_CLASSES, LogFlow
+from analyzer.logflow import LogFlow
 
 CLASSES = "slo_classes: [{name: all, good: {e2e: 30s}, objective: 0.9}]\n"
 FAILURES = "goodput_log_parse_failures_total"
@@ -132,5 +133,5 @@ def test_a_million_model_names_are_counted_and_leave_no_trace() -> None:
     assert len(rows) == 21
     assert sum(rows.values()) == flow.totals.lines == 1_000_000
     assert cap.take_dropped() == rows["other"]
-    assert len(flow._known) <= MAX_KNOWN_CLASSES
+    assert len(flow._counter._kinds) <= MAX_KINDS
     assert highest[-1] - highest[4] < 8 << 10  # KiB, over 900 000 names
