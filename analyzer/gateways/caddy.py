@@ -48,6 +48,11 @@ BLIND = (
     "The time zone of a `ts` without one, which is read as UTC.",
 )
 _NO_HEADERS: dict[str, str] = {}
+# A member of an enumeration costs two look-ups, a name of the module one.
+_HANDOVER = E2eKind.HANDOVER
+_NO_E2E = E2eKind.NONE
+_OK = Outcome.OK
+_UNKNOWN = Outcome.UNKNOWN
 _ACCESS = "http.log.access"
 _Values = list[str] | None
 
@@ -108,7 +113,7 @@ class _Caddy:
         failed = failed_status(status)
         if not e2e:
             e2e = None
-        whole = Outcome.UNKNOWN if e2e is None else Outcome.OK
+        whole = _UNKNOWN if e2e is None else _OK
         end = _stamp(line.ts)
         return self._record(line, status, failed or whole, end, e2e)
 
@@ -138,7 +143,7 @@ class _Caddy:
             outcome=outcome,
             header_time=None if latency is None else latency * 1e-3,
             e2e=e2e,
-            e2e_kind=E2eKind.NONE if e2e is None else E2eKind.HANDOVER,
+            e2e_kind=_NO_E2E if e2e is None else _HANDOVER,
             attempts=None if line.retries is None else line.retries + 1,
             serving_time=None if serving is None else serving * 1e-3,
         )

@@ -16,7 +16,13 @@ from msgspec import UNSET, UnsetType
 from analyzer.gateways.envoy_text import outcome_of, parse_text, recognises_text
 from analyzer.gateways.format import Format
 from analyzer.gateways.headers import HeaderHabits
-from analyzer.gateways.json_line import UNREADABLE, Headers, LineDecoder, has_members
+from analyzer.gateways.json_line import (
+    UNREADABLE,
+    Headers,
+    LineDecoder,
+    has_members,
+    usual,
+)
 from analyzer.gateways.record import (
     E2eKind,
     LineProblem,
@@ -60,12 +66,12 @@ BLIND = (
     ),
 )
 CRITERIA = frozenset(("ttft", "tpot", "max_gap", "e2e"))
+# Each of so many streams teaches how late headers come, then each 16th.
 WELL_LEARNT = 512
+LEARN_FROM_EACH = 16
 
-# Times of a stream: ttft, its kind, tpot, largest gap, output tokens, their kind.
-_Times = tuple[
-    float | None, TtftKind, float | None, float | None, int | None, TokensKind
-]
+# Times of a stream: ttft, tpot, largest gap, output tokens, their kind.
+_Times = tuple[float | None, float | None, float | None, int | None, TokensKind]
 _NO_HEADERS: dict[str, str] = {}
 # A member of an enumeration costs two look-ups, a name of the module one.
 _OK, _STREAM_ERROR = Outcome.OK, Outcome.STREAM_ERROR
@@ -76,55 +82,85 @@ _FIRST_BODY_BYTE, _NO_TTFT = TtftKind.FIRST_BODY_BYTE, TtftKind.NONE
 
 
 class _Line(msgspec.Struct, gc=False):
-    response_code: Status | None = None
-    response_flags: str | None = None
-    path: str | None = None
-    content_type: str | None = None
-    sse_error: str | None = None
-    duration: Milliseconds | None = None
-    us_ds_rx_end: Microseconds | None = None
-    us_us_tx_end: Microseconds | None = None
-    us_us_rx_beg: Microseconds | None = None
-    us_us_rx_body_beg: Microseconds | UnsetType | None = UNSET
-    us_us_rx_end: Microseconds | None = None
-    us_ds_tx_end: Microseconds | None = None
-    completion_tokens: Tokens | None = None
-    prompt_tokens: Tokens | None = None
+    # Sorted, as Envoy writes them: the next one is then found at once. Those named
+    # tok_* are the Lua filter's, in microseconds; the first two are Unix times.
+    attempts: Attempts | None = None
     cached_tokens: Tokens | None = None
-    start_epoch: float | None = None
-    x_request_id: str | None = None
-    upstream_host: str | None = None
-    tenant: str | None = None
+    completion_tokens: Tokens | None = None
+    content_type: str | None = None
+    duration: Milliseconds | None = None
     llm_model: str | None = None
     model_hdr: str | None = None
-    attempts: Attempts | None = None
-    # Written by the Lua filter, in microseconds; the first two are Unix times.
+    path: str | None = None
+    prompt_tokens: Tokens | None = None
+    request_id: str | None = None
+    response_code: Status | None = None
+    response_flags: str | None = None
+    sse_error: str | None = None
+    start_epoch: float | None = None
+    start_time: str | None = None
+    tenant: str | None = None
+    tok_done: bool | None = None
+    tok_events: Tokens | None = None
     tok_first_us: float | UnsetType | None = UNSET
     tok_last_us: float | None = None
     tok_max_gap_us: Microseconds | None = None
-    tok_events: Tokens | None = None
-    tok_done: bool | None = None
-    # Of default formats.
-    start_time: str | None = None
-    request_id: str | None = None
+    upstream_host: str | None = None
     upstream_service_time: Milliseconds | None = None
+    us_ds_rx_end: Microseconds | None = None
+    us_ds_tx_end: Microseconds | None = None
+    us_us_rx_beg: Microseconds | None = None
+    us_us_rx_body_beg: Microseconds | UnsetType | None = UNSET
+    us_us_rx_end: Microseconds | None = None
+    us_us_tx_end: Microseconds | None = None
     eg_path: str | None = msgspec.field(default=None, name="x-envoy-origin-path")
-    eg_request_id: str | None = msgspec.field(default=None, name="x-request-id")
     eg_service_time: Milliseconds | None = msgspec.field(
         default=None, name="x-envoy-upstream-service-time"
     )
+    eg_request_id: str | None = msgspec.field(default=None, name="x-request-id")
+    x_request_id: str | None = None
+
+
+# Members of default formats and of the Lua filter. A log may have those when it lacks
+# one of the telling members, and these when it has tok_first_us.
+_SELDOM = (
+    "eg_path",
+    "eg_request_id",
+    "eg_service_time",
+    "request_id",
+    "start_time",
+    "tok_done",
+    "tok_events",
+    "tok_last_us",
+    "tok_max_gap_us",
+    "upstream_service_time",
+)
+_TELLING = ("path", "start_epoch", "us_us_rx_beg", "x_request_id")
 
 
 class _Envoy:
-    __slots__ = ("_decode", "_headers", "_lines", "_recover", "habits")
+    __slots__ = (
+        "_decode",
+        "_decode_all",
+        "_headers",
+        "_learnt",
+        "_recover",
+        "_unlearnt",
+        "_usual",
+        "habits",
+    )
 
     def __init__(self, headers: Iterable[str]) -> None:
         found = Headers({name: name.replace("-", "_") for name in headers})
         self._headers = found or None
-        decoder = LineDecoder(found.extended(_Line))
-        self._decode, self._recover = decoder.decode, decoder.recover
+        shape = found.extended(_Line)
+        decoder = LineDecoder(shape)
+        self._decode_all, self._recover = decoder.decode, decoder.recover
+        self._decode = LineDecoder(usual(shape, _SELDOM, _TELLING)).decode
+        self._usual = True
         self.habits = HeaderHabits()
-        self._lines = 0
+        self._learnt = 0  # streams
+        self._unlearnt = 0  # streams until the next one to learn from
 
     def parse(self, raw: bytes) -> RequestRecord | None:
         """Returns the record of a line; raises LineProblem."""
@@ -132,23 +168,33 @@ class _Envoy:
             return parse_text(raw)
         try:
             line = self._decode(raw)
+            if self._usual and (
+                line.start_epoch is UNSET
+                or line.us_us_rx_beg is UNSET
+                or line.x_request_id is UNSET
+                or line.path is UNSET
+                or line.tok_first_us is not UNSET
+            ):
+                self._usual, self._decode = False, self._decode_all
+                line = self._decode(raw)
         except UNREADABLE as error:
             line = self._recover(raw, error)
-        code, flags = line.response_code, line.response_flags
-        if flags == "-" and code is not None and 0 < code < 400:
+        code = line.response_code
+        if line.response_flags == "-" and code is not None and 0 < code < 400:
             outcome = _OK if line.sse_error is None else _STREAM_ERROR
-        elif code is None and flags is None:
-            raise LineProblem("no_match", "no response_code and no response_flags")
         else:
-            # Usage comes just before [DONE]: who leaves after it has the answer.
-            seen = line.completion_tokens is not None
-            complete = seen if line.tok_first_us is UNSET else line.tok_done is True
-            outcome = outcome_of(
-                code, flags, error=line.sse_error is not None, complete=complete
-            )
-        return self._record(line, outcome)
+            outcome = _ended(line)
+        path = line.path or line.eg_path or ""
+        if "?" in path:
+            path = path_of(path)
+        start = line.start_epoch
+        if start is None or not EARLIEST <= start <= LATEST:
+            start = rfc3339(line.start_time) if line.start_time else None
+        return self._record(line, outcome, path, start)
 
-    def _record(self, line: _Line, outcome: Outcome) -> RequestRecord:
+    def _record(
+        self, line: _Line, outcome: Outcome, path: str, start: float | None
+    ) -> RequestRecord:
         gateway = serving = delivery = None
         sent, end, e2e = line.us_us_tx_end, line.us_us_rx_end, line.us_ds_tx_end
         if sent is not None:
@@ -163,23 +209,22 @@ class _Envoy:
             e2e *= 1e-6
         elif line.duration is not None:
             e2e = line.duration * 1e-3
-        start = line.start_epoch
-        if start is None or not EARLIEST <= start <= LATEST:
-            start = rfc3339(line.start_time) if line.start_time else None
         header = line.us_us_rx_beg
         header = _service_time(line) if header is None else header * 1e-6
-        path = line.path or line.eg_path or ""
-        if "?" in path:
-            path = path_of(path)
-        content_type = line.content_type
+        content_type, tokens = line.content_type, line.completion_tokens
         stream = None if content_type is None else content_type.startswith(EVENT_STREAM)
-        if stream:
-            times = self._stream(line, path, start, header, e2e)
-        elif line.completion_tokens is None:
-            times = _NO_TIMES
-        else:
-            times = (None, _NO_TTFT, None, None, line.completion_tokens, _USAGE)
-        ttft, ttft_kind, tpot, max_gap, tokens, tokens_kind = times
+        ttft_kind, tokens_kind = _NO_TTFT, _NO_TOKENS if tokens is None else _USAGE
+        ttft = tpot = max_gap = None
+        if stream and line.tok_first_us is not UNSET:
+            ttft_kind = TtftKind.TOKEN
+            ttft, tpot, max_gap, tokens, tokens_kind = _read_tokens(line, start)
+        elif stream:
+            ttft, ttft_kind = self._first_output(line, path, header)
+            if ttft is not None and tokens is not None and tokens > 1:
+                # A client that closed after [DONE] leaves the end to the total.
+                last = e2e if end is None else end * 1e-6
+                if last is not None and last >= ttft:
+                    tpot = (last - ttft) / (tokens - 1)
         headers = self._headers
         return RequestRecord(
             line.x_request_id or line.request_id or line.eg_request_id or "",
@@ -210,42 +255,36 @@ class _Envoy:
             tokens_kind is _COUNTED,
         )
 
-    def _stream(
-        self,
-        line: _Line,
-        path: str,
-        start: float | None,
-        header: float | None,
-        e2e: float | None,
-    ) -> _Times:
-        """Returns what is known of a streamed answer's tokens."""
-        if line.tok_first_us is not UNSET:
-            return _read_tokens(line, start)
-        first, kind = line.us_us_rx_body_beg, _FIRST_BODY_BYTE
+    def _first_output(
+        self, line: _Line, path: str, header: float | None
+    ) -> tuple[float | None, TtftKind]:
+        """Returns the time to a stream's first output and its kind."""
+        first = line.us_us_rx_body_beg
         if first is UNSET:
-            late = header is not None and self.habits.late(path)
-            first, kind = (header, TtftKind.HEADERS) if late else (None, _NO_TTFT)
-        elif first is not None:
-            first *= 1e-6
-            self._lines += 1
-            if header is not None and (
-                self._lines < WELL_LEARNT or not self._lines % 16
-            ):
+            if header is not None and self.habits.late(path):
+                return header, TtftKind.HEADERS
+            return None, _NO_TTFT
+        if first is None:
+            return None, _FIRST_BODY_BYTE
+        first *= 1e-6
+        self._unlearnt -= 1
+        if self._unlearnt < 0:
+            self._learnt += 1
+            self._unlearnt = 0 if self._learnt < WELL_LEARNT else LEARN_FROM_EACH - 1
+            if header is not None:
                 self.habits.saw(path, header, first)
-        tokens = line.completion_tokens
-        if tokens is None:
-            return first, kind, None, None, None, _NO_TOKENS
-        tpot = None
-        if tokens > 1 and first is not None:
-            # A client that closed after [DONE] leaves the end to the total.
-            last = line.us_us_rx_end
-            last = e2e if last is None else last * 1e-6
-            if last is not None and last >= first:
-                tpot = (last - first) / (tokens - 1)
-        return first, kind, tpot, None, tokens, _USAGE
+        return first, _FIRST_BODY_BYTE
 
 
-_NO_TIMES: _Times = (None, _NO_TTFT, None, None, None, _NO_TOKENS)
+def _ended(line: _Line) -> Outcome:
+    """Returns how a request ended that did not simply end well."""
+    code, flags = line.response_code, line.response_flags
+    if code is None and flags is None:
+        raise LineProblem("no_match", "no response_code and no response_flags")
+    # Usage comes just before [DONE]: who leaves after it has the answer.
+    seen = line.completion_tokens is not None
+    complete = seen if line.tok_first_us is UNSET else line.tok_done is True
+    return outcome_of(code, flags, error=line.sse_error is not None, complete=complete)
 
 
 def _read_tokens(line: _Line, start: float | None) -> _Times:
@@ -266,7 +305,7 @@ def _read_tokens(line: _Line, start: float | None) -> _Times:
             tpot = output / (tokens - 1)
         if line.tok_max_gap_us is not None and events is not None and events > 1:
             max_gap = line.tok_max_gap_us * 1e-6
-    return ttft, TtftKind.TOKEN, tpot, max_gap, tokens, kind
+    return ttft, tpot, max_gap, tokens, kind
 
 
 def _service_time(line: _Line) -> float | None:

@@ -6,6 +6,7 @@ import re
 
 from analyzer.gateways.record import E2eKind, LineProblem, Outcome, RequestRecord
 from analyzer.gateways.values import (
+    DAY,
     LONGEST_LABEL,
     clf_time,
     count,
@@ -34,6 +35,8 @@ _MESSAGE = re.compile(
 
 def timer(value: str | float | None) -> float | None:
     """Returns the seconds of a timer, None for −1; raises LineProblem."""
+    if isinstance(value, float) and 0.0 <= value <= DAY:  # most last for seconds
+        return value * 1e-3
     if value in (-1, "-1"):
         return None
     return duration(value, 1e-3)

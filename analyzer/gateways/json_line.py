@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from analyzer.gateways.record import LineProblem
 from analyzer.gateways.values import SENTINELS
@@ -107,6 +108,32 @@ def with_member(shape: type[T], name: str, kind: Any) -> type[T]:  # noqa: ANN40
         shape.__name__, [(name, kind | None, None)], bases=(shape,), gc=False
     )
     return extended
+
+
+def usual(shape: type[T], seldom: Collection[str], telling: Collection[str]) -> Any:  # noqa: ANN401
+    """Returns *shape* less its *seldom* members, which then have their defaults.
+
+    Each key of a line is looked for among all members, so fewer take less time. The
+    *telling* members, if missing, are UNSET: they say that the log is another one.
+    """
+    fields = msgspec.structs.fields(shape)
+    return msgspec.defstruct(
+        shape.__name__,
+        [
+            (
+                f.name,
+                f.type,
+                msgspec.field(
+                    default=UNSET if f.name in telling else f.default,
+                    name=f.encode_name,
+                ),
+            )
+            for f in fields
+            if f.name not in seldom
+        ],
+        namespace={f.name: f.default for f in fields if f.name in seldom},
+        gc=False,
+    )
 
 
 def has_members(line: bytes, names: Iterable[str]) -> bool:

@@ -68,32 +68,34 @@ _USAGE, _NO_TOKENS, _NO_TTFT = TokensKind.USAGE, TokensKind.NONE, TtftKind.NONE
 
 
 class _Line(msgspec.Struct, gc=False):
-    request_time: Seconds | None = None
+    # In the order of deploy/gateways/nginx: the next one is then found at once.
     msec: float | None = None
-    status: _Number = None
-    uri: str | None = None
+    request_time: Seconds | None = None
     request_completion: str | None = None
-    up_content_type: str | None = None
     x_request_id: str | None = None
     request_id: str | None = None
     tenant: str | None = None
     model_hdr: str | None = None
+    uri: str | None = None
+    status: _Number = None
     upstream_addr: str | None = None
     upstream_header_time: _Number = None
     upstream_response_time: _Number = None
-    # Of both filters; missing members mean that no filter reads the answers.
-    saw_done: _Number | UnsetType = UNSET
-    sse_error: _Number | UnsetType = UNSET
-    model: str | None = None
-    completion_tokens: _Number = None
-    prompt_tokens: _Number = None
-    cached_tokens: _Number = None
-    sse_events: _Number = None
-    max_gap_ms: _Number = None
+    up_content_type: str | None = None
     # Unix milliseconds (njs), or milliseconds since the request began (Lua).
     t_first_chunk: _Number = None
     t_last_chunk: _Number = None
     t_end: _Number = None
+    max_gap_ms: _Number = None
+    sse_events: _Number = None
+    model: str | None = None
+    prompt_tokens: _Number = None
+    cached_tokens: _Number = None
+    completion_tokens: _Number = None
+    # Of both filters; missing members mean that no filter reads the answers.
+    saw_done: _Number | UnsetType = UNSET
+    sse_error: _Number | UnsetType = UNSET
+    # Of other filters: milliseconds since the request began.
     ttft_ms: _Number = None
     last_token_ms: _Number = None
     end_ms: _Number = None

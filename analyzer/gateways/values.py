@@ -82,12 +82,17 @@ def duration(value: str | float | None, unit: float = 1.0) -> float | None:
 
     Raises LineProblem for what is no number, negative, NaN or longer than a day.
     """
-    if value is None or value in SENTINELS:
+    if value is None:
         return None
-    try:
-        found = float(value) * unit
-    except ValueError:
-        found = -1.0
+    if not isinstance(value, str):
+        found = value * unit
+    elif value in SENTINELS:
+        return None
+    else:
+        try:
+            found = float(value) * unit
+        except ValueError:
+            found = -1.0
     if not 0.0 <= found <= DAY:
         raise LineProblem("wrong_value", f"no possible duration: {str(value)[:40]!r}")
     return found
@@ -95,12 +100,17 @@ def duration(value: str | float | None, unit: float = 1.0) -> float | None:
 
 def count(value: str | float | None) -> int | None:
     """Returns a count, None for a sentinel; raises LineProblem."""
-    if value is None or value in SENTINELS:
+    if value is None:
         return None
-    try:
-        found = int(value)
-    except (ValueError, OverflowError):
-        found = -1
+    if isinstance(value, int):
+        found = value
+    elif value in SENTINELS:
+        return None
+    else:
+        try:
+            found = int(value)
+        except (ValueError, OverflowError):
+            found = -1
     if not 0 <= found <= MOST_TOKENS:
         raise LineProblem("wrong_value", f"no possible count: {str(value)[:40]!r}")
     return found
