@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from analyzer.gpus.catalogue import GAUGES as SIGNALS
 from analyzer.gpus.flow import THROTTLED, GpuFlow
+from analyzer.gpus.match import leaves
 from analyzer.gpus.reading import Device
 from analyzer.signals import State
 
@@ -72,7 +73,7 @@ def _info(gpus: Sequence[GpuView]) -> Iterator[Row]:
 def _devices(gpus: Sequence[GpuView]) -> Iterator[Row]:
     for view in gpus:
         if not view.retired:
-            yield (view.flow.source.name,), float(len(view.devices))
+            yield (view.flow.source.name,), float(len(leaves(view.devices)))
 
 
 def _throttled(gpus: Sequence[GpuView]) -> Iterator[Row]:

@@ -92,9 +92,21 @@ class Exporter:
 
     @property
     def shown(self) -> list[Row]:
-        """The GPUs that are ours; all of the page while those are not known."""
+        """The GPUs that are ours with their boards; all while those are not known."""
         devices: list[Row] = self.row["devices"]
-        return [device for device in devices if device["ours"]] or devices
+        boards = {(d["uuid"], "") for d in devices if d["ours"]}
+        return [
+            d for d in devices if d["ours"] or (d["uuid"], d["gpu_instance"]) in boards
+        ] or devices
+
+    @property
+    def number_of_gpus(self) -> int:
+        """How many GPUs and MIG instances there are; boards with instances are none."""
+        split = {d["uuid"] for d in self.row["devices"] if d["gpu_instance"]}
+        return sum(
+            bool(d["gpu_instance"]) or d["uuid"] not in split
+            for d in self.row["devices"]
+        )
 
 
 def exporters_of(document: Row) -> list[Exporter]:
@@ -128,7 +140,7 @@ def _details(exporter: Exporter, at: float, *, opened: bool) -> Markup:
     ours = sum(device["ours"] for device in row["devices"])
     said = [tag("strong", name(row["target"])), " ", condition(exporter)]
     if row["devices"]:
-        said.append(f" · {plural(len(row['devices']), 'GPU')}, {count(ours)} ours")
+        said.append(f" · {plural(exporter.number_of_gpus, 'GPU')}, {count(ours)} ours")
     body = [pairs(_facts(exporter, at))]
     if shown:
         body.append(_table(shown))
@@ -197,7 +209,7 @@ def _device(device: Row) -> Markup:
             tag("td", shown, class_="n", role="cell", data_label=label)
             for label, shown in (*ratios, *cells)
         ),
-        tag("td", _held_down(device["throttled"]), class_="note", role="cell"),
+        tag("td", _held_down(device["throttled"]), role="cell", data_label="Held down"),
         role="row",
     )
 

@@ -253,6 +253,7 @@ def test_mig_instances_and_their_board_are_counted_once(tmp_path: Path) -> None:
         with RunningExporter("--config.file", path) as exporter:
             samples = exporter.samples()
     assert named(samples, POWER) == {(board, ""): 78.174}
+    assert named(samples, "goodput_gpu_devices") == {("node",): 3.0}
     active = named(samples, "goodput_gpu_dram_active_ratio")
     assert set(active) == {(board, "3"), (board, "5"), (board, "6")}
 

@@ -17,7 +17,7 @@ from analyzer.config_sources import EngineSource
 from analyzer.finding import Finding
 from analyzer.gpus.audit import gpu_findings
 from analyzer.gpus.flow import GpuFlow
-from analyzer.gpus.match import expected_gpus
+from analyzer.gpus.match import expected_gpus, leaves
 from analyzer.gpus.reading import SIGNALS, Device, Join
 from analyzer.gpus.rows import exporter_row
 from analyzer.signals import Signal, State
@@ -143,7 +143,8 @@ def print_gpu(probe: GpuProbe) -> None:
     devices = flow.reading(probe.at).devices
     head = probe.error or _EXPORTERS[flow.exporter]
     if devices:
-        head += f", {len(devices)} GPU{'s' * (len(devices) != 1)}"
+        number = len(leaves(devices))
+        head += f", {number} GPU{'s' * (number != 1)}"
         if flow.base_units:
             head += ", in the names of 4.9 and later"
     click.echo(f"\n{flow.source.name} ({flow.source.url}): {head}")

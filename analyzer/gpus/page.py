@@ -181,7 +181,7 @@ def _assemble(rows: _Rows, at: float) -> GpuPage:
     _split_boards(devices)
     return GpuPage(
         at,
-        tuple(devices.values()),
+        tuple(sorted(devices.values(), key=_place)),
         rows[0][0].exporter if rows else "",
         base_units,
         frozenset(uuid for uuid, instance in devices if instance),
@@ -200,6 +200,16 @@ def _share_unit(rows: _Rows, *, base_units: bool) -> float | None:
     if base_units or any(0 < value < 1 for value in values):
         return 1.0
     return _PERCENT if any(1 < value <= 100 for value in values) else None
+
+
+def _place(device: RawDevice) -> tuple[object, ...]:
+    """Returns what sorts GPUs as their numbers do, a board before its instances."""
+    numbers = (device.index, device.gpu_instance)
+    parts = (
+        (text.isdecimal(), int(text) if text.isdecimal() else 0) for text in numbers
+    )
+    index, instance = parts
+    return (device.hostname, *index, device.uuid, *instance, device.gpu_instance)
 
 
 def _device(slot: _Slot) -> RawDevice:
