@@ -25,6 +25,7 @@ from analyzer.timeline import Timeline
 from analyzer.verdict import engine_verdict
 
 KIND = "engine"
+OF_TARGET = "goodput_target_"  # metrics of the target as a whole, without a model
 STALE_AFTER_SECONDS = 10.0
 STALE_INTERVALS = 3
 
@@ -64,7 +65,7 @@ class Memory:
             labels[0]
             for metrics in kept
             for name, rows in metrics.items()
-            if name.startswith("goodput_engine_")
+            if not name.startswith(OF_TARGET)
             for labels in rows
         }
 

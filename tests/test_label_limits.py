@@ -120,6 +120,18 @@ def test_totals_keep_their_places_over_a_restart() -> None:
     assert by_reason(second) == {"a": 0, "b": 0, OTHER: MANY}
 
 
+def test_any_total_of_a_model_keeps_its_place() -> None:
+    """Also one that is no counter of the engine's; the target's own have no model."""
+    first = followed()
+    first.ledger.add("goodput_constraint_seconds_total", ("m", "none", "idle"), 1.0)
+    first.fail("timeout", 1.0, seconds=5.0)
+    assert first.memory.models == {"m"}
+    cap = LabelCap(CONFIG.limits.models)
+    followed(cap, first.memory)
+    assert [cap.admit(model) for model in "xyz"] == ["x", "y", OTHER]
+    assert cap.admit("m") == "m"
+
+
 def test_other_limits_hold_from_the_next_value_on() -> None:
     """A reload that allows more lets new values in, and keeps those that are in."""
     flow = followed()
