@@ -117,7 +117,7 @@ class LogAudit:
 
     format: Format | None = None
     framing: Framing = Framing.AUTO
-    looks_like: str = ""  # another format than the configured one
+    looks_like: str = ""  # another format, when most lines are not of this one
     lines: int = 0
     unparsed: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
@@ -165,11 +165,8 @@ def audit_log(
     messages, errors = _unframed(chunks, source, found)
     every = [line for part in (*messages, *errors) for line in part]
     found.lines = len(every) + found.unparsed["too_long"]
-    recognised = detect(every, headers)
     if found.format is None:
-        found.format = recognised
-    elif recognised is not None and recognised.name != found.format.name:
-        found.looks_like = recognised.name
+        found.format = detect(every, headers)
     for slo_class in classes:
         criteria = {criterion: Answers() for criterion in slo_class.good}
         found.classes[slo_class.name] = ClassAudit(criteria=criteria)
@@ -185,6 +182,9 @@ def audit_log(
             judging.take(record, chunk.written, now)
     for record in log_format.held():
         judging.take(record, None, now)
+    if found.unparsed.total() > found.lines / 2:
+        other = detect(every, headers)
+        found.looks_like = other.name if other and other.name != log_format.name else ""
     return found
 
 

@@ -146,8 +146,9 @@ def test_the_text_says_what_the_document_says(tmp_path: Path) -> None:
         (lambda log: log.mkdir(), "unreadable", "not a regular file", 3),
         (lambda log: log.symlink_to(log), "unreadable", "symbolic links", 3),
         (lambda log: log.touch(), "empty", "", 1),
+        (lambda log: log.write_bytes(b"torn"), "read", "", 1),
     ],
-    ids=["missing", "folder", "loop", "empty"],
+    ids=["missing", "folder", "loop", "empty", "torn"],
 )
 def test_a_file_that_cannot_be_read_has_its_state(
     tmp_path: Path,
@@ -167,7 +168,7 @@ def test_a_file_that_cannot_be_read_has_its_state(
     assert row["format"] is None
     assert found.exit_code == code
     codes = [finding["code"] for finding in row["findings"]]
-    assert codes == (["no_lines"] if state == "empty" else [])
+    assert codes == (["no_lines"] if code == 1 else [])
 
 
 def test_a_file_that_we_may_not_read_is_unreadable(tmp_path: Path) -> None:
@@ -250,6 +251,12 @@ def test_a_pattern_reads_every_log_but_not_the_rotated_ones_twice(
     ]
     assert row["framing"] == "cri"
     assert row["lines"] == 2 * len(unpacked("envoy"))
+    (tmp_path / "c" / "0.log").mkdir(parents=True)
+    (row,) = rows(check(config))
+    (first, *_) = row["findings"]
+    assert (first["code"], first["severity"]) == ("unreadable_files", "warning")
+    assert "1 of 3 files" in first["message"]
+    assert f"{tmp_path}/c/0.log: not a regular file" in first["message"]
     found = check(configured(tmp_path, f"name: edge, path: '{tmp_path}/*/1.log'"))
     (row,) = rows(found)
     assert (row["state"], row["detail"], row["files"]) == (

@@ -9,7 +9,7 @@ import pytest
 from gateway_truth import LOGS, unpacked
 
 from analyzer.config import parse_config
-from analyzer.config_sources import GatewaySource
+from analyzer.config_sources import GatewaySource, LogField
 from analyzer.finding import Finding
 from analyzer.gateways.framing import Framing
 from analyzer.gateways.record import TtftKind
@@ -244,6 +244,14 @@ def test_lines_of_no_format_and_of_another_one() -> None:
     found, findings = audited(*unpacked("caddy")[:20], format="traefik")
     assert found.looks_like == "caddy"
     assert findings["other_format"].message.endswith("look like those of caddy")
+
+
+def test_a_format_of_ones_own_may_be_that_of_a_gateway_too() -> None:
+    """Only when most lines do not fit the configured format is another one named."""
+    fields = {"e2e": LogField("duration", "ms"), "status": LogField("response_code")}
+    found, findings = audited(*envoy_lines(20), format="custom", fields=fields)
+    assert (found.looks_like, found.requests) == ("", 20)
+    assert "other_format" not in findings
 
 
 def test_framed_lines_are_unframed_and_messages_apart() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,6 @@ from analyzer.sources.log_probe import SAMPLE_BYTES, FileState, sample
 from analyzer.strict import format_duration
 
 STANDARD_INPUT = "-"
-LISTED_FILES = 10
-LISTED_ROUTES = 5
 IN_USE = (
     "in use, by the exporter perhaps: nothing can be read here without taking it away; "
     "see the exporter's status page"
@@ -52,7 +50,7 @@ class LogProbe:
     audit: LogAudit
     detail: str = ""
     files: tuple[FileState, ...] = ()
-    findings: tuple[Finding, ...] = field(default=())
+    findings: tuple[Finding, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -99,11 +97,14 @@ def _probe(
     now = time.time()
     audit = audit_log(chunks, source, config.slo_classes, aliases=aliases, now=now)
     findings = log_findings(audit, config.slo_classes, now)
-    if state in ("silent", "empty") and not chunks:
-        findings = (
-            Finding("no_lines", "warning", f"no line to judge by: {detail or state}"),
-            *findings,
-        )
+    if not chunks and state in ("read", "empty", "silent"):
+        message = f"no line to judge by{': ' if detail else ''}{detail}"
+        findings = (Finding("no_lines", "warning", message),)
+    unread = [file for file in files if file.state == "unreadable"]
+    if unread and state != "unreadable":
+        message = f"{len(unread)} of {len(files)} files cannot be read, such as "
+        message += f"{unread[0].path}: {unread[0].detail}"
+        findings = (Finding("unreadable_files", "warning", message), *findings)
     return LogProbe(source, state, audit, detail, files, findings)
 
 
