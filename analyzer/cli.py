@@ -9,6 +9,7 @@ import click
 from analyzer.commands.check import check_command
 from analyzer.commands.record import record_command
 from analyzer.commands.replay import replay_command
+from analyzer.commands.rules import rules_command
 
 
 @click.group(context_settings={"max_content_width": 100})
@@ -20,5 +21,5 @@ def main() -> None:
     """
 
 
-for command in (check_command, record_command, replay_command):
+for command in (check_command, record_command, replay_command, rules_command):
     main.add_command(command)

@@ -1,0 +1,1 @@
+"""Prometheus rules: recordings and alerts that follow from the SLO classes."""

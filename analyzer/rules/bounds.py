@@ -1,0 +1,70 @@
+"""Recordings of the bounds on goodput that an engine's own histograms give.
+
+Each criterion has its share of certainly and of possibly good events. Jointly no
+more requests can be good than met the hardest criterion, and no fewer than all minus
+every miss (Fréchet). That is not linear, so it is computed from sums over the fleet and
+over a window much longer than a request; it is never called goodput.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from analyzer.rules.requests import RATE, mean
+from analyzer.rules.rule import CLASS, CRITERION, TARGET, Options, Record, by, duration
+
+EVENTS = "criterion:goodput_engine_events:rate5m"
+CERTAIN = "criterion:goodput_engine_good_events_lower:rate5m"
+POSSIBLE = "criterion:goodput_engine_good_events_upper:rate5m"
+_METRICS = {
+    "engine_events": "goodput_engine_criterion_events_total",
+    "engine_good_events_lower": "goodput_engine_criterion_good_events_lower_total",
+    "engine_good_events_upper": "goodput_engine_criterion_good_events_upper_total",
+}
+
+
+def rates(options: Options) -> list[Record]:
+    """Returns the 5-minute rates of each criterion's events, by target and in all."""
+    found = []
+    labels = (*TARGET, "model", "slo_class", "criterion")
+    for name, metric in _METRICS.items():
+        record = f"target:goodput_{name}:rate5m"
+        rate = f"sum {by(labels)} (rate({metric}[{options.span(RATE)}]))"
+        found.append(Record(record, rate))
+        found.append(
+            Record(
+                f"criterion:goodput_{name}:rate5m", f"sum {by(CRITERION)} ({record})"
+            )
+        )
+    return found
+
+
+def upper_name(seconds: float) -> str:
+    """Returns the name of the largest possible share of good requests."""
+    return f"slo_class:goodput_upper_bound:ratio_rate{duration(seconds)}"
+
+
+def lower_name(seconds: float) -> str:
+    """Returns the name of the smallest possible share of good requests."""
+    return f"slo_class:goodput_lower_bound:ratio_rate{duration(seconds)}"
+
+
+def windowed(windows: Iterable[float], options: Options) -> list[Record]:
+    """Returns attainment by criterion and the joint bounds over each window."""
+    found = []
+    for seconds in windows:
+        events = f"({mean(EVENTS, seconds, options)} > 0)"
+        names = []
+        for what, good in (("lower", CERTAIN), ("upper", POSSIBLE)):
+            names.append(
+                f"criterion:goodput_attainment_{what}:ratio_rate{duration(seconds)}"
+            )
+            expr = f"{mean(good, seconds, options)} / {events}"
+            found.append(Record(names[-1], expr))
+        lower, upper = names
+        found.append(Record(upper_name(seconds), f"min {by(CLASS)} ({upper})"))
+        # A criterion without events counts among them, and has none that are certain.
+        criteria = f"count {by(CLASS)} ({mean(EVENTS, seconds, options)})"
+        joint = f"clamp_min(sum {by(CLASS)} ({lower}) - ({criteria} - 1), 0)"
+        found.append(Record(lower_name(seconds), joint))
+    return found

@@ -1,0 +1,55 @@
+"""Recordings of what is left of the error budget, with the time really covered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyzer.rules.requests import GOOD, OBJECTIVE, OBJECTIVES, judged, mean
+from analyzer.rules.rule import Options, Record, duration, on, regex
+from analyzer.slo import SloClass
+
+RETENTION = 15 * 86400.0  # of Prometheus, unless it is told otherwise
+
+
+def left_name(seconds: float) -> str:
+    """Returns the name of the share of the budget that is left of a window."""
+    return f"slo_class:goodput_budget_left:ratio{duration(seconds)}"
+
+
+def covered_name(seconds: float) -> str:
+    """Returns the name of the seconds of a window that were recorded."""
+    return f"slo_class:goodput_budget_covered_seconds:count{duration(seconds)}"
+
+
+def recordings(
+    classes: Sequence[SloClass], options: Options, *, interval: float
+) -> list[Record]:
+    """Returns the budget left and the time covered, for each window of *classes*.
+
+    1 is untouched, 0 spent, below 0 overspent. *interval* is the nominal time
+    between two recorded rates, in seconds.
+    """
+    found = []
+    for seconds in sorted({c.window_seconds for c in classes}):
+        names = tuple(c.name for c in classes if c.window_seconds == seconds)
+        matchers = f'{{slo_class=~"{regex(names)}"}}'
+        good = mean(GOOD, seconds, options, matchers)
+        bad = f"1 - {good} / ({judged(seconds, options, matchers)} > 0)"
+        allowed = f"{on(OBJECTIVES)} group_left () (1 - {OBJECTIVE})"
+        found.append(Record(left_name(seconds), f"1 - ({bad}) / {allowed}"))
+        count = f"count_over_time({GOOD}{matchers}[{options.span(seconds)}])"
+        found.append(Record(covered_name(seconds), f"{count} * {interval:g}"))
+    return found
+
+
+def retention_warning(slo_class: SloClass) -> str:
+    """Returns what to set for a window that Prometheus does not keep, "" if it does."""
+    if slo_class.window_seconds <= RETENTION:
+        return ""
+    window = duration(slo_class.window_seconds)
+    return (
+        f"class {slo_class.name}: its window of {window} is longer than the "
+        f"{duration(RETENTION)} that Prometheus keeps by default; give it "
+        f"--storage.tsdb.retention.time={window} or more, or the budget is that of "
+        f"what is kept ({covered_name(slo_class.window_seconds)} tells)"
+    )

@@ -1,0 +1,77 @@
+"""All rules of a configuration, in the groups that Prometheus evaluates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from analyzer.rules import (
+    bounds,
+    budget,
+    capacity_alerts,
+    constraint,
+    engines,
+    fault_alerts,
+    limits,
+    requests,
+    slo_alerts,
+)
+from analyzer.rules.burn import burn_rows, refusal
+from analyzer.rules.limits import percentile_limits, stage_limits
+from analyzer.rules.rule import Alert, Group, Options, Record
+from analyzer.slo import SloClass
+
+INTERVAL = 30.0
+SLOW_INTERVAL = 300.0
+HOUR = 3600.0
+
+
+def rule_groups(classes: tuple[SloClass, ...], options: Options) -> tuple[Group, ...]:
+    """Returns the groups of rules for *classes*; recordings stand before their use."""
+    windows = {requests.RATE, HOUR}
+    for slo_class in classes:
+        for row in burn_rows(slo_class):
+            windows |= {row.long, row.short}
+    ordered = sorted(windows)
+    wanted = [
+        limit
+        for slo_class in classes
+        for limit in (*percentile_limits(slo_class), *stage_limits(slo_class))
+    ]
+
+    def group(
+        name: str, rules: Iterable[Record | Alert], every: float = INTERVAL
+    ) -> Group:
+        return Group(f"goodput-{name}", options.span(every), tuple(rules))
+
+    verdicts = sorted(slo_alerts.VERDICT_WINDOWS.values())
+    slo_rules: list[Record | Alert] = [
+        *requests.rates(options),
+        *requests.windowed(ordered, options),
+        *bounds.rates(options),
+        *bounds.windowed(ordered, options),
+        *limits.recordings(wanted, options),
+        *engines.recordings(options),
+        *constraint.rates(options),
+        *constraint.leading(),
+        *constraint.windowed(verdicts, options),
+    ]
+    for slo_class in classes:
+        slo_rules.extend(slo_alerts.alerts(slo_class, options))
+    return (
+        group("slo", slo_rules),
+        group(
+            "budget",
+            budget.recordings(classes, options, interval=INTERVAL),
+            SLOW_INTERVAL,
+        ),
+        group("capacity", capacity_alerts.alerts(options)),
+        group("faults", [*fault_alerts.recordings(), *fault_alerts.alerts(options)]),
+    )
+
+
+def warnings(classes: tuple[SloClass, ...]) -> list[str]:
+    """Returns what a site should know about the rules of its classes."""
+    found = []
+    for slo_class in classes:
+        found += [refusal(slo_class), budget.retention_warning(slo_class)]
+    return [text for text in found if text]
