@@ -200,6 +200,26 @@ def test_each_line_counts_once_over_kills_and_rotations(tmp_path: Path) -> None:
     assert gateway.written > 1000
 
 
+def test_what_was_published_stands_though_the_log_is_gone(tmp_path: Path) -> None:
+    """Totals are on disk before a scrape has them: no line has to be read again."""
+    log = tmp_path / "gw.log"
+    log.touch()
+    config = configuration(tmp_path / "c.yml", log)
+    arguments = (f"--config.file={config}", f"--storage.path={tmp_path / 'state'}")
+    labels = {"slo_class": "interactive", "model": MODEL}
+    for life in (1, 2):
+        with RunningExporter(*arguments) as exporter:
+            wait_for(lambda: exporter.value("goodput_log_lag_bytes") == 0)
+            with log.open("ab") as file:
+                file.writelines(line(number) for number in range(100))
+            assert exporter.value(REQUESTS, **labels) == 100 * life
+            exporter.kill()
+        log.unlink()
+        with RunningExporter(*arguments) as exporter:
+            assert exporter.value(REQUESTS, **labels) == 100 * life
+            log.touch()
+
+
 def test_the_middleware_socket_is_read_and_joined_with_the_engine(
     tmp_path: Path,
 ) -> None:
