@@ -7,14 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from analyzer import slo
+from analyzer.config_gateways import GatewaySource, read_gateway
 from analyzer.config_gpus import GpuSource, read_gpu
-from analyzer.config_sources import (
-    EngineGroup,
-    EngineSource,
-    GatewaySource,
-    read_engine,
-    read_gateway,
-)
+from analyzer.config_sources import EngineGroup, EngineSource, read_engine
 from analyzer.slo import SloClass
 from analyzer.strict import ConfigError, Node, load, parse
 

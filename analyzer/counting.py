@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
 
-from analyzer.config_sources import GatewaySource
+from analyzer.config_gateways import GatewaySource
 from analyzer.gateways.record import RequestRecord
 from analyzer.judgement import Judge, Judgement, Verdict, class_for, ending_of
 from analyzer.requests_total import RequestTotals, Row

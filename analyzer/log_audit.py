@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analyzer.config_sources import GatewaySource
+from analyzer.config_gateways import GatewaySource
 from analyzer.gateways.detect import detect, format_for
 from analyzer.gateways.format import Format
 from analyzer.gateways.framing import (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from analyzer.config import Config
-from analyzer.config_sources import GatewaySource
+from analyzer.config_gateways import GatewaySource
 from analyzer.counting import RequestCounter
 from analyzer.gateways.detect import detect, format_for
 from analyzer.gateways.format import Format, FormatMemory, Parse

@@ -9,8 +9,9 @@ from itertools import islice
 
 from analyzer.catalogue import GPU_SCRAPE_FAILURES, SCRAPE_FAILURES
 from analyzer.config import Config
+from analyzer.config_gateways import GatewaySource
 from analyzer.config_gpus import GpuSource
-from analyzer.config_sources import EngineSource, GatewaySource
+from analyzer.config_sources import EngineSource
 from analyzer.flow import EngineFlow
 from analyzer.gateways.framing import Framing, FramingState, Unframer
 from analyzer.gpus.flow import GpuFlow

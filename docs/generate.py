@@ -20,7 +20,7 @@ from analyzer.catalogue import (
 )
 from analyzer.cli import main as goodput_main
 from analyzer.config import parse_config
-from analyzer.config_sources import FORMATS, GatewaySource
+from analyzer.config_gateways import FORMATS, GatewaySource
 from analyzer.engines.capabilities import CAPABILITIES
 from analyzer.gateways.detect import format_for
 from analyzer.gateways.record import LINE_PROBLEMS

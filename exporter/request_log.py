@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from analyzer.config import Config
-from analyzer.config_sources import GatewaySource
+from analyzer.config_gateways import GatewaySource
 from analyzer.gateways.detect import AUTO
 from analyzer.logflow import LogFlow, Waiting
 from analyzer.requests_total import RequestTotals

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from analyzer.config import Config
-from analyzer.config_sources import GatewaySource
+from analyzer.config_gateways import GatewaySource
 from analyzer.flow import EngineFlow
 from analyzer.labels import LabelCap
 from analyzer.logflow import LogFlow

@@ -9,15 +9,9 @@ from config_files import FIXTURES
 
 from analyzer.config import Config, Limits, load_config
 from analyzer.config_discovery import DnsSd, FileSd
+from analyzer.config_gateways import GatewaySource, LogField
 from analyzer.config_gpus import GpuSource
-from analyzer.config_sources import (
-    Credentials,
-    EngineGroup,
-    EngineSource,
-    GatewaySource,
-    LogField,
-    Tls,
-)
+from analyzer.config_sources import Credentials, EngineGroup, EngineSource, Tls
 from analyzer.gpus.match import GpuMatch
 from analyzer.slo import Match, SloClass, Threshold
 

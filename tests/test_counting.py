@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gateway_truth import unpacked
 
 from analyzer.config import parse_config
-from analyzer.config_sources import GatewaySource
+from analyzer.config_gateways import GatewaySource
 from analyzer.counting import MAX_KIND_LENGTH, MAX_KINDS, NO_MODEL, RequestCounter
 from analyzer.gateways.record import Outcome, RequestRecord
 from analyzer.judgement import Verdict, class_for, judge

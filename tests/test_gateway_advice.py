@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.config_sources import FORMATS, GatewaySource
+from analyzer.config_gateways import FORMATS, GatewaySource
 from analyzer.gateways.advice import ADVICE, Advice, advice
 from analyzer.gateways.detect import format_for
 

@@ -4,7 +4,7 @@ import pytest
 from gateway_lines import parsed, problem_of, rounded
 
 from analyzer.config import parse_config
-from analyzer.config_sources import LogField
+from analyzer.config_gateways import LogField
 from analyzer.gateways.custom import custom
 from analyzer.gateways.detect import format_for
 from analyzer.gateways.format import Format

@@ -4,7 +4,7 @@ import pytest
 from gateway_truth import LOGS, unpacked
 from test_gateway_hazards import MIDDLEWARE_LINE
 
-from analyzer.config_sources import FORMATS, GatewaySource, LogField
+from analyzer.config_gateways import FORMATS, GatewaySource, LogField
 from analyzer.gateways.detect import detect, format_for
 
 NOISE = [

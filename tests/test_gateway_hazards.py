@@ -13,7 +13,7 @@ from gateway_truth import LOGS, records, unpacked
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.config_sources import LogField
+from analyzer.config_gateways import LogField
 from analyzer.gateways.caddy import caddy
 from analyzer.gateways.custom import custom
 from analyzer.gateways.envoy import envoy

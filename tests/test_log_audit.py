@@ -9,7 +9,7 @@ import pytest
 from gateway_truth import LOGS, unpacked
 
 from analyzer.config import parse_config
-from analyzer.config_sources import GatewaySource, LogField
+from analyzer.config_gateways import GatewaySource, LogField
 from analyzer.finding import Finding
 from analyzer.gateways.framing import Framing
 from analyzer.gateways.record import TtftKind

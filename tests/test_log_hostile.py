@@ -12,7 +12,7 @@ from gateway_truth import unpacked
 from running_exporter import RunningExporter, value, wait_for
 
 from analyzer.config import parse_config
-from analyzer.config_sources import GatewaySource, LogField
+from analyzer.config_gateways import GatewaySource, LogField
 from analyzer.counting import MAX_KINDS
 from analyzer.gateways.record import LINE_PROBLEMS
 from analyzer.labels import LabelCap

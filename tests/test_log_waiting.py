@@ -12,7 +12,7 @@ from gateway_truth import LOGS, unpacked
 from running_exporter import RunningExporter, wait_for
 
 from analyzer.config import Config, parse_config
-from analyzer.config_sources import GatewaySource
+from analyzer.config_gateways import GatewaySource
 from analyzer.gateways.litellm import MOST_HELD, MOST_SEEN
 from analyzer.logflow import DETECTION_BYTES, DETECTION_LINES, LogFlow
 from exporter.request_log import LogMemory

@@ -10,7 +10,7 @@ from typing import Any
 
 from analyzer.commands.findings import finding_row
 from analyzer.config import Config
-from analyzer.config_sources import GatewaySource
+from analyzer.config_gateways import GatewaySource
 from analyzer.finding import Finding
 from analyzer.gateways.detect import AUTO
 from analyzer.gateways.framing import Framing, syslog_text

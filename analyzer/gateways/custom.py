@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from analyzer.config_sources import RECORD_FIELDS, TIME_FIELDS, LogField
+from analyzer.config_gateways import RECORD_FIELDS, TIME_FIELDS, LogField
 from analyzer.gateways.format import Format
 from analyzer.gateways.json_line import UNREADABLE, LineDecoder
 from analyzer.gateways.pattern import compile_pattern

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from analyzer.config_sources import GatewaySource
+from analyzer.config_gateways import GatewaySource
 from analyzer.gateways.caddy import caddy
 from analyzer.gateways.custom import custom
 from analyzer.gateways.envoy import envoy

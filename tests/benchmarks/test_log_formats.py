@@ -10,7 +10,7 @@ import pytest
 from gateway_truth import unpacked
 from test_gateway_hazards import CUSTOM_LINE, FIELDS, MIDDLEWARE_LINE
 
-from analyzer.config_sources import LogField
+from analyzer.config_gateways import LogField
 from analyzer.gateways import envoy, haproxy, litellm, middleware, nginx, traefik
 from analyzer.gateways.caddy import caddy
 from analyzer.gateways.custom import custom

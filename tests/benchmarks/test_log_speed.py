@@ -14,7 +14,7 @@ import msgspec
 from episodes import DIRECTORY
 
 from analyzer.config import parse_config
-from analyzer.config_sources import GatewaySource
+from analyzer.config_gateways import GatewaySource
 from analyzer.logflow import LogFlow
 
 LINES = 50_000
