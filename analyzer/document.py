@@ -51,10 +51,12 @@ def windows(flows: Iterable[EngineFlow], *, latest: bool) -> list[Document]:
     rows: list[Document] = []
     for flow in flows:
         for (model, rank), timeline in sorted(flow.timelines.items()):
+            now = timeline.latest
             segments = timeline.segments()
+            if latest and now is not None:
+                segments = (now,)
             rows += (
-                _window(flow.source.name, model, rank, segment)
-                for segment in (segments[-1:] if latest else segments)
+                _window(flow.source.name, model, rank, segment) for segment in segments
             )
     return rows
 

@@ -10,6 +10,7 @@ from analyzer import accrual
 from analyzer.catalogue import KV_SAMPLE_BOUNDS, SCRAPE_FAILURES
 from analyzer.config import Config
 from analyzer.config_sources import EngineSource
+from analyzer.diagnosis.target import Diagnosis
 from analyzer.engines.labels import EngineLabels
 from analyzer.engines.page import EnginePage, PageReader
 from analyzer.engines.reading import EngineReading
@@ -22,10 +23,12 @@ from analyzer.liveness import Attempt, Liveness, rank_growth
 from analyzer.slo import SloClass
 from analyzer.snapshot import Increase, Reset, Snapshot, increase, merge
 from analyzer.timeline import Timeline
-from analyzer.verdict import engine_verdict
+from analyzer.verdict import VERDICTS, Family, Verdict, engine_verdict
 
 KIND = "engine"
 OF_TARGET = "goodput_target_"  # metrics of the target as a whole, without a model
+CONSTRAINT = "goodput_constraint_seconds_total"
+UNSEEN = ("", "")  # model and rank of an engine before its first page
 STALE_AFTER_SECONDS = 10.0
 STALE_INTERVALS = 3
 
@@ -103,6 +106,9 @@ class EngineFlow:
         self.timelines: dict[tuple[str, str], Timeline] = {}
         self.totals: dict[str, Totals] = {}
         self.in_flight_at_begin: dict[str, float] = {}
+        self.diagnosis = Diagnosis()
+        self._marginals: dict[str, dict[str, Marginal]] = {}
+        self._failing = False
         self._peaks: dict[tuple[str, str], Peak] = {}
         self._dropped: Counter[str] = Counter()
         self._labels = EngineLabels(config.limits, admit=admit)
@@ -214,7 +220,17 @@ class EngineFlow:
     def _judge(self, at: float, grown: Increase | None) -> None:
         """Adds the interval that ends at *at* to the timeline of every rank."""
         state, _ = self.state(at)
-        ranks = self.ranks() or (("", ""),)
+        ranks = self.ranks() or (UNSEEN,)
+        if grown is not None and self.reading is not None:
+            self.diagnosis.observe(
+                self.reading,
+                grown,
+                source=self.source,
+                marginals=self._marginals,
+                class_of=lambda model: self.class_of(model)[0],
+            )
+        diagnosed = self.diagnosis.verdicts()
+        recovered, self._failing = self._failing and grown is not None, grown is None
         for model, rank in ranks:
             requests, tokens = rank_growth(grown, model, rank)
             verdict = engine_verdict(
@@ -223,17 +239,39 @@ class EngineFlow:
                 running=self.gauge("running", model, rank),
                 waiting=self.gauge("waiting", model, rank),
                 tokens=tokens,
+                diagnosed=diagnosed.get((model, rank)),
             )
             timeline = self.timelines.setdefault((model, rank), Timeline())
-            timeline.extend(
+            if recovered:
+                # Until this page nobody had seen the engine: that time is the fault's.
+                self._pass_time(timeline, at, model)
+            seconds = timeline.extend(
                 at,
                 verdict,
                 requests=requests,
                 tokens=tokens,
                 measured=grown is not None,
             )
-        if ranks != (("", ""),):
-            self.timelines.pop(("", ""), None)
+            self._count_time(model, verdict, seconds)
+        if ranks != (UNSEEN,):
+            self.timelines.pop(UNSEEN, None)
+
+    def _pass_time(self, timeline: Timeline, at: float, model: str) -> None:
+        """Adds the time until *at* to the verdict in force."""
+        latest = timeline.latest
+        if latest is not None:
+            seconds = timeline.extend(at, latest.verdict, measured=False)
+            self._count_time(model, latest.verdict, seconds)
+
+    def _count_time(self, model: str, verdict: Verdict, seconds: float) -> None:
+        if not model:
+            return
+        rows = self.ledger.counters.get(CONSTRAINT, {})
+        if (model, Family.NONE.value, "idle") not in rows:
+            for family, cause in VERDICTS:
+                self.ledger.add(CONSTRAINT, (model, family.value, cause), 0.0)
+        cause = verdict.cause
+        self.ledger.add(CONSTRAINT, (model, verdict.family.value, cause), seconds)
 
     def ranks(self) -> tuple[tuple[str, str], ...]:
         """Returns the (model, rank) pairs on the latest page."""
@@ -259,6 +297,7 @@ class EngineFlow:
                     slo_class,
                     longest_prompt=self._longest_prompt(reading, model),
                 )
+            self._marginals[model] = found
             self._remember(reading, model, growth, found, grown.end)
 
     def _remember(

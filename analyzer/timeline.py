@@ -42,10 +42,11 @@ class Timeline:
         requests: float = 0.0,
         tokens: float = 0.0,
         measured: bool = True,
-    ) -> None:
+    ) -> float:
         """Adds the interval from the last call until *at* under *verdict*.
 
-        Not *measured* is an interval at whose end no page could be read.
+        Not *measured* is an interval at whose end no page could be read. Returns its
+        length in seconds.
         """
         begin = at if self._at is None else self._at
         self._at = max(at, begin)
@@ -60,6 +61,12 @@ class Timeline:
             self._segments.append(
                 Segment(begin, self._at, verdict, requests, tokens, measured)
             )
+        return self._at - begin
+
+    @property
+    def latest(self) -> Segment | None:
+        """The segment in force, None before the first."""
+        return self._segments[-1] if self._segments else None
 
     def segments(self) -> tuple[Segment, ...]:
         """Returns the segments, oldest first; those without length only if alone."""

@@ -20,6 +20,27 @@ class Family(StrEnum):
     UNKNOWN = "unknown"
 
 
+# Every family with its causes; `unknown` has none.
+CAUSES: tuple[tuple[Family, tuple[str, ...]], ...] = (
+    (Family.MEMORY, ("kv_capacity", "hbm_bandwidth")),
+    (Family.COMPUTE, ("prefill", "decode")),
+    (
+        Family.QUEUEING,
+        ("sequence_cap", "token_budget", "deferral", "api_server", "flow_control"),
+    ),
+    (Family.COMMUNICATION, ("collectives", "kv_transfer")),
+    (Family.TRAFFIC, ("burst",)),
+    (Family.GATEWAY, ("overhead", "network")),
+    (
+        Family.FAULT,
+        ("down", "stalled", "frozen_gauges", "stats_disabled", "throttled"),
+    ),
+    (Family.NONE, ("headroom", "underbatched", "idle")),
+    (Family.UNKNOWN, ("",)),
+)
+VERDICTS = tuple((family, cause) for family, causes in CAUSES for cause in causes)
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One signal that speaks for a verdict, with the threshold it was held against."""
@@ -84,10 +105,12 @@ def engine_verdict(
     running: float | None,
     waiting: float | None,
     tokens: float,
+    diagnosed: Verdict | None,
 ) -> Verdict:
-    """Returns what the engine's state alone can prove, `unknown` for the rest.
+    """Returns what the engine's state proves, and else what was *diagnosed*.
 
-    *tokens* is what the engine generated in the interval.
+    *tokens* is what the engine generated in the interval. Bursts press an engine
+    that is idle between them.
     """
     evidence = Evidence(f"engine_state={state}", 1.0, None, "engine")
     if state in _FAULTS:
@@ -108,6 +131,8 @@ def engine_verdict(
         )
     if state in ("starting", "sleeping", "draining"):
         return Verdict(Family.NONE, "idle", 0.9, (evidence,))
+    if diagnosed is not None and diagnosed.family is Family.TRAFFIC:
+        return diagnosed
     if running == 0 and waiting == 0 and tokens == 0:
         return Verdict(
             Family.NONE,
@@ -118,4 +143,6 @@ def engine_verdict(
                 Evidence("waiting", 0.0, 0.0, "engine"),
             ),
         )
-    return Verdict(Family.UNKNOWN, "", 0.0, missing=("diagnosis",))
+    if diagnosed is not None:
+        return diagnosed
+    return Verdict(Family.UNKNOWN, "", 0.0, missing=("a second page",))

@@ -221,8 +221,8 @@ def test_a_verdict_shows_evidence_advice_and_what_is_missing() -> None:
     """What binds stands at the top, in the table, and in full in the details."""
     flow, at = replayed("kv-a", until=15)
     verdict = Verdict(
-        Family.MEMORY,
-        "kv_capacity",
+        Family.GATEWAY,
+        "overhead",
         0.9,
         (
             Evidence("kv_cache_usage", 0.98, 0.9, "engine"),
@@ -234,7 +234,7 @@ def test_a_verdict_shows_evidence_advice_and_what_is_missing() -> None:
     )
     flow.timelines[MODEL, "0"].extend(at + 2, verdict)
     result = rendered([flow], at + 3)
-    phrase = "memory / kv_capacity: the KV cache runs out of blocks"
+    phrase = "gateway / overhead: time is spent in the gateway, before the engine"
     assert f"▲serving: vllm — {phrase}" in result.said("ul")
     assert phrase in result.said("table")
     said = result.said("details")

@@ -1,0 +1,1 @@
+"""What limits an engine: evidence in, one family and cause out. Pure functions."""
