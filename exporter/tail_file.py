@@ -210,8 +210,9 @@ class LogFile:
         self._moved = True
         if not data:
             return Chunk([], 0)
+        hole = b"\0" in data or self._splitter.rest.startswith(b"\0")
         lines = self._advance(data, now)
-        if any(line.startswith(b"\0") for line in lines):  # what is left of a hole
+        if hole:  # begins of lines may be what is left of it
             lines = [line.lstrip(b"\0") for line in lines]
         return Chunk(lines, len(data))
 

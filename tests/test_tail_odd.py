@@ -110,6 +110,19 @@ def test_the_hole_before_a_writer_without_append_is_passed(
             assert numbers(reading.poll()) == [written]
 
 
+def test_the_hole_before_a_line_that_comes_in_two_parts_is_passed(
+    tmp_path: Path,
+) -> None:
+    """The zeros were read with its begin; the end, which holds none, completes it."""
+    log = tmp_path / "access.log"
+    log.touch()
+    reading = Reading(log)
+    append(log, b"\0" * 100 + line(1)[:9])
+    assert numbers(reading.poll()) == []
+    append(log, line(1)[9:] + line(2))
+    assert numbers(reading.poll()) == [1, 2]
+
+
 @pytest.mark.parametrize("away", [False, True])
 def test_a_file_renamed_to_another_matching_name_is_not_read_again(
     tmp_path: Path, *, away: bool
