@@ -28,6 +28,7 @@ def document(
     With *seconds* it covers that trailing window and the verdict in force, without
     it everything since the flows began. *pictures* adds the values of sparklines.
     """
+    engines = [flow.source for flow in flows]
     return {
         "windows": windows(flows, latest=seconds is not None),
         "slo": slo_rows(flows, logs, at, seconds),
@@ -38,11 +39,11 @@ def document(
         },
         "sources": [
             *(source_row(flow) for flow in flows),
-            *(gpu_rows.source_row(flow, at) for flow in gpus),
+            *(gpu_rows.source_row(gpu, at, engines) for gpu in gpus),
             *(log_row(log) for log in logs),
         ],
         "targets": [target_row(flow, at, pictures=pictures) for flow in flows],
-        "gpus": [gpu_rows.exporter_row(flow, at) for flow in gpus],
+        "gpus": [gpu_rows.exporter_row(gpu, at, engines) for gpu in gpus],
     }
 
 

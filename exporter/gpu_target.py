@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import AbstractContextManager
-from functools import partial
 
 from analyzer.config_gpus import GpuSource
 from analyzer.gpus.flow import GpuFlow
@@ -24,7 +23,8 @@ class GpuTarget:
         self._lock = lock
         self._flight = Flight()
         self._sampled = False
-        self._fetcher = Fetcher.of(flow.source)
+        # One pair, so that no credentials go to another source's address.
+        self._way = flow.source, Fetcher.of(flow.source)
         self._logged = ""
         self._logged_join = ""
 
@@ -41,7 +41,7 @@ class GpuTarget:
     def retire(self, at: float) -> None:
         """Lets go of the connection at *at* (Unix seconds)."""
         self.retired_at = at
-        self._fetcher.close()
+        self.close()
 
     def configure(self, source: GpuSource) -> None:
         """Takes over a reloaded configuration."""
@@ -50,7 +50,7 @@ class GpuTarget:
         with self._lock:
             self.flow.configure(source)
         if changed:
-            fetcher, self._fetcher = self._fetcher, Fetcher.of(source)
+            (_, fetcher), self._way = self._way, (source, Fetcher.of(source))
             self._sampled = False  # of another address, perhaps
             fetcher.close()
 
@@ -63,11 +63,10 @@ class GpuTarget:
 
     def sample(self, *, tick: bool) -> None:  # noqa: ARG002 - engines tell them apart
         """Scrapes once and records it; waits instead when a scrape is in flight."""
-        job = partial(self._sample, self._fetcher)
-        self._flight.run(job, patience=self.flow.source.timeout + 1.0)
+        self._flight.run(self._sample, patience=self.flow.source.timeout + 1.0)
 
-    def _sample(self, fetcher: Fetcher) -> None:
-        source = self.flow.source
+    def _sample(self) -> None:
+        source, fetcher = self._way
         at, begun = time.time(), time.monotonic()
         try:
             got = fetcher.get(source.url, timeout=source.timeout)
@@ -88,7 +87,8 @@ class GpuTarget:
             self.flow.observe(page, seconds=got.seconds)
             self._sampled = True
             attempt = self.flow.attempt
-            problem = self.flow.join(at).problem
+            # Without a match, each engine has its own GPUs.
+            problem = self.flow.join(at).problem if source.match.selects else ""
         if attempt is not None and attempt.reason:
             self._log(f"{attempt.reason}: {attempt.detail}")
             return
@@ -120,4 +120,5 @@ class GpuTarget:
 
     def close(self) -> None:
         """Closes the connection."""
-        self._fetcher.close()
+        _, fetcher = self._way
+        fetcher.close()

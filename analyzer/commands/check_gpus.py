@@ -17,9 +17,10 @@ from analyzer.config_sources import EngineSource
 from analyzer.finding import Finding
 from analyzer.gpus.audit import gpu_findings
 from analyzer.gpus.flow import GpuFlow
-from analyzer.gpus.match import expected_gpus, leaves
-from analyzer.gpus.reading import SIGNALS, Device, Join
-from analyzer.gpus.rows import exporter_row
+from analyzer.gpus.match import leaves
+from analyzer.gpus.ownership import Joins, joins, together
+from analyzer.gpus.reading import SIGNALS
+from analyzer.gpus.rows import device_name, exporter_row
 from analyzer.signals import Signal, State
 from analyzer.sources.scrape import Fetcher, ScrapeError
 
@@ -40,7 +41,8 @@ class GpuProbe:
 
     flow: GpuFlow
     at: float
-    joins: tuple[tuple[str, Join], ...]
+    engines: tuple[EngineSource, ...]
+    joins: Joins
     findings: tuple[Finding, ...]
 
     @property
@@ -99,40 +101,19 @@ def _known(flow: GpuFlow, at: float) -> bool:
 
 
 def _probe(flow: GpuFlow, at: float, engines: Sequence[EngineSource]) -> GpuProbe:
-    joins = [
-        (
-            engine.name,
-            flow.join(
-                at,
-                pod=engine.labels.get("pod", ""),
-                node=engine.labels.get("node", ""),
-                expected=expected_gpus(engine.declared),
-            ),
-        )
-        for engine in engines
-    ] or [("", flow.join(at))]
+    found = joins(flow, engines, at)
     attempt = flow.attempt
     findings: tuple[Finding, ...] = ()
     if attempt is not None and not attempt.reason:
-        findings = gpu_findings(flow, [join for _, join in joins], at)
-    return GpuProbe(flow, at, tuple(joins), findings)
+        findings = gpu_findings(flow, found, at)
+    return GpuProbe(flow, at, tuple(engines), found, findings)
 
 
 def gpu_document(probe: GpuProbe) -> dict[str, Any]:
     """Returns what was found of an exporter, for JSON."""
     return {
-        **exporter_row(probe.flow, probe.at),
+        **exporter_row(probe.flow, probe.at, probe.engines),
         "up": not probe.error,
-        "engines": [
-            {
-                "engine": engine,
-                "how": join.how,
-                "problem": join.problem,
-                "caution": join.caution,
-                "devices": [_name(device) for device in join.devices],
-            }
-            for engine, join in probe.joins
-        ],
         "findings": list(map(finding_row, probe.findings)),
     }
 
@@ -151,8 +132,8 @@ def print_gpu(probe: GpuProbe) -> None:
     if not devices:
         return
     _print_joins(probe)
-    own = {d for _, join in probe.joins for d in map(_name, join.devices)}
-    shown = [device for device in devices if _name(device) in own] or list(devices)
+    own = together(probe.joins).devices
+    shown = own or devices
     whose = "ours" if own else "all of the page"
     click.echo(f"  signals ({whose}):")
     for name in SIGNALS:
@@ -167,7 +148,9 @@ def print_gpu(probe: GpuProbe) -> None:
 
 
 def _print_joins(probe: GpuProbe) -> None:
-    for engine, join in probe.joins[:LISTED_ENGINES]:
+    told = tuple(each for each in probe.joins if each[1].devices)
+    listed = told or probe.joins  # other nodes' exporters have the other engines' GPUs
+    for engine, join in listed[:LISTED_ENGINES]:
         of = f" of {engine}" if engine else ""
         if join.problem:
             click.echo(f"  GPUs{of}: not known: {join.problem}")
@@ -175,12 +158,12 @@ def _print_joins(probe: GpuProbe) -> None:
         click.echo(f"  GPUs{of}: {len(join.devices)}, told by: {join.how}")
         for device in join.devices[:LISTED_GPUS]:
             pods = ", ".join(f"{w.namespace}/{w.pod}" for w in device.workloads)
-            words = (device.index, device.model_name, _name(device), pods)
+            words = (device.index, device.model_name, device_name(device), pods)
             click.echo(f"    {' '.join(filter(None, words))}")
         if len(join.devices) > LISTED_GPUS:
             click.echo(f"    and {len(join.devices) - LISTED_GPUS} more")
-    if len(probe.joins) > LISTED_ENGINES:
-        click.echo(f"  and {len(probe.joins) - LISTED_ENGINES} more engines")
+    if len(listed) > LISTED_ENGINES:
+        click.echo(f"  and {len(listed) - LISTED_ENGINES} more engines")
 
 
 def _said(signals: Sequence[Signal]) -> str:
@@ -201,10 +184,4 @@ def _said(signals: Sequence[Signal]) -> str:
         f"{said}, and one absent: {lacking.reason}"
         if said
         else (f"absent: {lacking.reason}")
-    )
-
-
-def _name(device: Device) -> str:
-    return (
-        f"{device.uuid}/{device.gpu_instance}" if device.gpu_instance else device.uuid
     )

@@ -9,7 +9,7 @@ from analyzer.gpus.capabilities import NEEDS, csv_rows
 from analyzer.gpus.derive import lacking
 from analyzer.gpus.fields import PROFILING
 from analyzer.gpus.flow import GpuFlow
-from analyzer.gpus.reading import Join
+from analyzer.gpus.ownership import Joins, together
 from analyzer.signals import State
 
 PAGE = "docs/gpus.md"
@@ -18,9 +18,7 @@ _PROFILED = frozenset(need.signal for need in NEEDS if need.profiling)
 _OPTIONAL = frozenset({"gpu_nvlink_bytes_per_second"})
 
 
-def gpu_findings(
-    flow: GpuFlow, joins: Sequence[Join], at: float
-) -> tuple[Finding, ...]:
+def gpu_findings(flow: GpuFlow, joins: Joins, at: float) -> tuple[Finding, ...]:
     """Returns what is to be found of an exporter that answered, as known at *at*.
 
     *joins* says which GPUs are each engine's own.
@@ -33,13 +31,13 @@ def gpu_findings(
     return tuple(dict.fromkeys(found))
 
 
-def _of_joins(joins: Sequence[Join]) -> Iterator[Finding]:
-    for join in joins:
-        if join.problem:
-            message = f"which GPUs are ours is not known: {join.problem}"
-            yield Finding("gpus_unknown", "warning", message, file=PAGE)
-        elif join.caution:
-            yield Finding("gpus_uncertain", "warning", join.caution, file=PAGE)
+def _of_joins(joins: Joins) -> Iterator[Finding]:
+    whole = together(joins)
+    if whole.problem:
+        message = f"which GPUs are ours is not known: {whole.problem}"
+        yield Finding("gpus_unknown", "warning", message, file=PAGE)
+    if whole.caution:
+        yield Finding("gpus_uncertain", "warning", whole.caution, file=PAGE)
 
 
 def _of_frozen(flow: GpuFlow, at: float) -> Iterator[Finding]:

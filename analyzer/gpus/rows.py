@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from analyzer.config_sources import EngineSource
 from analyzer.gpus.flow import GpuFlow
+from analyzer.gpus.ownership import joins, together
 from analyzer.gpus.reading import SIGNALS, Device
 from analyzer.signals import Signal, State
 
 Document = dict[str, Any]
 
 
-def source_row(flow: GpuFlow, at: float) -> Document:
+def source_row(
+    flow: GpuFlow, at: float, engines: Sequence[EngineSource] = ()
+) -> Document:
     """Returns what is to be known of one GPU exporter as a source at *at*.
 
-    A signal is missing when no GPU that is ours has it.
+    A signal is missing when no GPU of *engines* has it.
     """
-    devices = flow.join(at).devices or flow.reading(at).devices
+    own = together(joins(flow, engines, at)).devices
+    devices = own or flow.reading(at).devices
     attempt = flow.attempt
     return {
         "source": "gpu",
@@ -33,9 +39,15 @@ def source_row(flow: GpuFlow, at: float) -> Document:
     }
 
 
-def exporter_row(flow: GpuFlow, at: float) -> Document:
-    """Returns a GPU exporter's page, how our GPUs were told, and all GPUs it has."""
-    attempt, join = flow.attempt, flow.join(at)
+def exporter_row(
+    flow: GpuFlow, at: float, engines: Sequence[EngineSource] = ()
+) -> Document:
+    """Returns a GPU exporter's page, how our GPUs were told, and all GPUs it has.
+
+    Ours are those of *engines*.
+    """
+    attempt, found = flow.attempt, joins(flow, engines, at)
+    join = together(found)
     devices = flow.reading(at).devices
     own = {(device.uuid, device.gpu_instance) for device in join.devices}
     return {
@@ -51,6 +63,16 @@ def exporter_row(flow: GpuFlow, at: float) -> Document:
             "how": join.how,
             "problem": join.problem,
             "caution": join.caution,
+            "engines": [
+                {
+                    "engine": engine,
+                    "devices": list(map(device_name, each.devices)),
+                    "how": each.how,
+                    "problem": each.problem,
+                    "caution": each.caution,
+                }
+                for engine, each in found
+            ],
         },
         "damaged_lines": [
             {"line": e.line, "reason": e.reason, "excerpt": e.excerpt}
@@ -60,6 +82,13 @@ def exporter_row(flow: GpuFlow, at: float) -> Document:
             {**_device_row(d), "ours": (d.uuid, d.gpu_instance) in own} for d in devices
         ],
     }
+
+
+def device_name(device: Device) -> str:
+    """Returns a GPU's UUID; of a MIG instance with a slash and its number."""
+    return (
+        f"{device.uuid}/{device.gpu_instance}" if device.gpu_instance else device.uuid
+    )
 
 
 def _device_row(device: Device) -> Document:
