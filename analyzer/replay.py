@@ -14,6 +14,7 @@ from analyzer.config_gpus import GpuSource
 from analyzer.config_sources import EngineSource
 from analyzer.flow import EngineFlow
 from analyzer.gateways.framing import Framing, FramingState, Unframer
+from analyzer.gpus.activity import engine_activity
 from analyzer.gpus.flow import GpuFlow
 from analyzer.logflow import LogFlow
 from analyzer.sources.recording import Scrape
@@ -58,12 +59,13 @@ def replay(
     config: Config,
     *,
     gpus: GpuReplay | None = None,
-    on_scrape: Callable[[Scrape], None] = lambda _: None,
+    on_scrape: Callable[[EngineFlow, float], None] = lambda _flow, _at: None,
 ) -> tuple[EngineFlow, float] | None:
     """Returns the flow after every scrape, and the time of the last one.
 
     The target is the configuration's first engine, or `engine`; *gpus* are replayed
-    beside it. None when there is no scrape at all.
+    beside it. *on_scrape* gets the flow and the time after each one. None when there
+    is no scrape at all.
     """
     source = config.engines[0] if config.engines else EngineSource(DEFAULT_TARGET, "")
     flow: EngineFlow | None = None
@@ -73,6 +75,7 @@ def replay(
             flow = EngineFlow(replace(source, url=""), config, since=scrape.at)
         if gpus is not None:
             gpus.until(scrape.at)
+            flow.diagnosis.gpu = engine_activity([gpus.flow], source, scrape.at)
         if scrape.text is None:
             reason = scrape.reason if scrape.reason in SCRAPE_FAILURES else "connection"
             flow.fail(reason, scrape.at, seconds=scrape.seconds, detail=scrape.reason)
@@ -80,7 +83,7 @@ def replay(
             page = flow.read(scrape.text, scrape.at)
             flow.observe(page, seconds=scrape.seconds)
         last = scrape.at
-        on_scrape(scrape)
+        on_scrape(flow, last)
     return None if flow is None else (flow, last)
 
 

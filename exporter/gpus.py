@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from analyzer.config import Config
+from analyzer.config_sources import EngineSource
+from analyzer.diagnosis.situation import GpuActivity
+from analyzer.gpus.activity import engine_activity
 from analyzer.gpus.flow import GpuFlow, GpuMemory
 from exporter import gpu_rows
 from exporter.gpu_rows import GpuView
@@ -53,6 +56,10 @@ class Gpus:
     def flows(self) -> list[GpuFlow]:
         """Returns the flows of the exporters in service."""
         return [target.flow for target in self.in_service()]
+
+    def activity(self, engine: EngineSource, at: float) -> GpuActivity | None:
+        """Returns what is known of an engine's GPUs; to be asked under the lock."""
+        return engine_activity(self.flows(), engine, at)
 
     def views(self, at: float) -> Sequence[GpuView]:
         """Returns every exporter as a scrape at *at* shows it."""

@@ -83,17 +83,18 @@ class Exporter:
             lock=threading.Lock(),  # pages are read outside the other one
         )
         self._sampler = Sampler()
+        self._gpus = Gpus(self._lock, self._sampler, state.gpus)
         self._engines = Engines(
             self._lock,
             self._sampler,
             state.targets,
             admit=self._cap.admit,
+            activity=self._gpus.activity,
             changed=self._drop_retired,
         )
         self._logs = RequestLogs(
             self._lock, self._cap, self._engines.aliases, state.logs
         )
-        self._gpus = Gpus(self._lock, self._sampler, state.gpus)
         for name in ("state_write_failures", "sampler_missed_cycles"):
             self._process.add(f"goodput_{name}_total", (), 0.0)
         for label in ("model", *COUNTED):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 
 from analyzer.config import Config
 from analyzer.config_sources import EngineSource
+from analyzer.diagnosis.situation import GpuActivity
 from analyzer.engines.page import EnginePage
 from analyzer.engines.served import served_models, sibling_url
 from analyzer.flow import EngineFlow
@@ -20,17 +22,26 @@ logger = logging.getLogger(__name__)
 
 MODELS_EVERY_SECONDS = 300.0
 FRESH_SECONDS = 1.0
+Activity = Callable[[EngineSource, float], GpuActivity | None]
 
 
 class Target:
     """Samples one engine; `lock` guards the flow against readers.
 
+    *activity* tells what its GPUs do, and is asked under the lock.
+
     Concurrent calls of `sample` share one scrape: the first does it, the others
     wait for its end.
     """
 
-    def __init__(self, flow: EngineFlow, lock: AbstractContextManager[object]) -> None:
+    def __init__(
+        self,
+        flow: EngineFlow,
+        lock: AbstractContextManager[object],
+        activity: Activity,
+    ) -> None:
         self.flow = flow
+        self._activity = activity
         self.retired_at: float | None = None
         self._lock = lock
         self._flight = Flight()
@@ -116,6 +127,7 @@ class Target:
         with self._lock:
             if self.flow.source.url != source.url:
                 return
+            self.flow.diagnosis.gpu = self._activity(source, at)
             grown = self.flow.observe(page, seconds=got.seconds, tick=tick)
             attempt = self.flow.attempt
         if grown is None:
