@@ -14,8 +14,15 @@ from analyzer.catalogue import GPU_SCRAPE_FAILURES
 from analyzer.config_gpus import GpuSource
 from analyzer.gpus.dcgm import NAMES
 from analyzer.gpus.fields import RATIOS
-from analyzer.gpus.flow import KEPT_SECONDS, THROTTLED, GpuFlow, GpuMemory
+from analyzer.gpus.flow import (
+    KEPT_SECONDS,
+    MAX_BOARDS,
+    THROTTLED,
+    GpuFlow,
+    GpuMemory,
+)
 from analyzer.gpus.match import GpuMatch
+from analyzer.gpus.page import MAX_DEVICES
 from analyzer.gpus.reading import SIGNALS, THROTTLE_REASONS
 from analyzer.signals import State
 
@@ -302,6 +309,27 @@ def test_selection_follows_the_match() -> None:
     assert [d.gpu_instance for d in flow.join(0.0).devices] == ["5"]
     flow.configure(replace(flow.source, match=GpuMatch(pod="none")))
     assert flow.shown(0.0) == ()
+
+
+def test_selection_without_a_match_is_of_the_host() -> None:
+    """A page of many nodes gives the GPUs of the one that is configured."""
+    text = rows(f"{POWER} 1.5", labels='hostname="a"') + rows(
+        f"{POWER} 2.5", uuid="GPU-2", labels='hostname="b"'
+    )
+    flow = flow_of((0.0, text), match=GpuMatch(hostname="b"))
+    assert [device.uuid for device in flow.shown(0.0)] == ["GPU-2"]
+
+
+def test_gpus_that_come_and_go_are_remembered_within_limits() -> None:
+    """Whatever UUIDs a page makes up, what is kept of them is bounded."""
+    flow = flow_of()
+    for number in range(4):
+        text = "".join(
+            rows(f"{VIOLATION} 5", uuid=f"GPU-{number}-{n}") for n in range(MAX_DEVICES)
+        )
+        flow.observe(flow.read(text, 10.0 * number))
+    assert len(flow.memory.boards) == MAX_BOARDS
+    assert len(flow.ledger.counters[THROTTLED]) == MAX_BOARDS
 
 
 def test_join_before_the_first_page_says_so() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gpu_pages import devices
 
-from analyzer.gpus.match import GpuMatch, find, same_host, wrong_host
+from analyzer.gpus.match import GpuMatch, find, on_host, same_host
 from analyzer.gpus.reading import Device, Workload
 
 OURS = Workload("llm", "llama-0", "vllm")
@@ -116,8 +116,8 @@ def test_pod_of_the_right_name_proves_the_host() -> None:
     join = find(page, match)
     assert [device.index for device in join.devices] == ["0"]
     assert exporter in join.caution
-    assert wrong_host(page, match) == ""
-    assert "not of node-a" in wrong_host(page[1:], match)
+    assert on_host(page, match).problem == ""
+    assert "not of node-a" in on_host(page[1:], match).problem
 
 
 def test_page_that_tells_no_host_is_used_with_caution() -> None:

@@ -10,7 +10,7 @@ from analyzer.config_gpus import GpuSource
 from analyzer.exposition import LineError
 from analyzer.gpus import derive, throttle
 from analyzer.gpus.fields import Field
-from analyzer.gpus.match import GpuMatch, find, wrong_host
+from analyzer.gpus.match import GpuMatch, find, on_host
 from analyzer.gpus.page import GpuPage, GpuReader, RawDevice
 from analyzer.gpus.reading import Device, GpuReading, Join
 from analyzer.gpus.throttle import BoardCounters
@@ -22,8 +22,10 @@ from analyzer.signals import Signal, State, absent, present, stale
 KIND = "gpu"
 THROTTLED = "goodput_gpu_throttled_seconds_total"
 KEPT_SECONDS = 300.0  # of a GPU that is no longer on the page
+MAX_BOARDS = 2048
 STALE_AFTER_SECONDS = 10.0
 STALE_INTERVALS = 3
+MAX_JOINS = 4096  # remembered until the next page
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class GpuFlow:
         self.fields: frozenset[Field] = frozenset()
         self._devices: tuple[Device, ...] = ()
         self._selected: frozenset[tuple[str, str]] = frozenset()
+        self._joins: dict[tuple[str, str, int | None], Join] = {}
         self._traces: dict[str, Trace] = {}
         self._reader = GpuReader()
         self.configure(source)
@@ -71,6 +74,7 @@ class GpuFlow:
             self._traces.clear()
         self.source = source
         self._selected = _selected(self._devices, source.match)
+        self._joins.clear()
 
     def fail(self, reason: str, at: float, *, seconds: float, detail: str = "") -> None:
         """Records a scrape that gave no page."""
@@ -88,13 +92,15 @@ class GpuFlow:
         """Records a page, read by `read`; whether it is one of our GPUs."""
         failure, detail = page.failure, page.detail
         devices = tuple(map(_identity, page.devices))
-        if not failure and (detail := wrong_host(devices, self.source.match)):
-            failure = "wrong_node"
+        host = on_host(devices, self.source.match)
+        if not failure and host.problem:
+            failure, detail = "wrong_node", host.problem
         if failure:
             self.fail(failure, page.at, seconds=seconds, detail=detail)
             return False
         self._selected = _selected(devices, self.source.match)
         self._devices = self._derive(page, devices)
+        self._joins.clear()
         self.exporter, self.base_units = page.exporter, page.base_units
         self.fields = page.fields
         self.memory.last_success = page.at
@@ -163,7 +169,9 @@ class GpuFlow:
     def _forget(self, at: float) -> None:
         """Ends what is kept of boards that went a staleness period ago."""
         boards = self.memory.boards
-        for uuid in [u for u, b in boards.items() if at - b.at > KEPT_SECONDS]:
+        latest = sorted(boards, key=lambda uuid: boards[uuid].at, reverse=True)
+        gone = [uuid for uuid in latest if at - boards[uuid].at > KEPT_SECONDS]
+        for uuid in {*gone, *latest[MAX_BOARDS:]}:
             del boards[uuid]
         for uuid in self._traces.keys() - {device.uuid for device in self._devices}:
             del self._traces[uuid]
@@ -201,11 +209,20 @@ class GpuFlow:
 
         *expected* is how many it should have.
         """
-        reading = self.reading(at)
-        if not reading.devices:
-            return Join(problem=self.stale(at))
-        match = self.source.match.of(pod=pod, node=node)
-        return find(reading.devices, match, expected=expected)
+        page = self.stale(at)
+        if not self._devices:
+            return Join(problem=page)
+        asked = (pod, node, expected)
+        found = self._joins.get(asked)
+        if found is None:
+            if len(self._joins) >= MAX_JOINS:
+                self._joins.clear()
+            match = self.source.match.of(pod=pod, node=node)
+            found = find(self._devices, match, expected=expected)
+            self._joins[asked] = found
+        return replace(
+            found, devices=tuple(self._at(d, at, page) for d in found.devices)
+        )
 
     def shown(self, at: float) -> tuple[Device, ...]:
         """Returns the GPUs that the configuration selects, with their boards.
@@ -246,7 +263,7 @@ def _selected(
 ) -> frozenset[tuple[str, str]]:
     """Returns the keys of the devices that are selected, and of their boards."""
     if not match.selects:
-        return frozenset(map(_key, devices))
+        return frozenset(map(_key, on_host(devices, match).devices))
     found = find(devices, match).devices
     boards = {(device.uuid, "") for device in found}
     return frozenset({*map(_key, found), *boards})

@@ -75,40 +75,8 @@ def same_host(one: str, other: str) -> bool:
     return long.startswith(short)
 
 
-def wrong_host(devices: Sequence[Device], match: GpuMatch) -> str:
-    """Returns why a page is not of the host that *match* gives, "" when it is."""
-    return _on_host(tuple(devices), match).problem
-
-
-def find(
-    devices: Sequence[Device], match: GpuMatch, *, expected: int | None = None
-) -> Join:
-    """Returns the GPUs among *devices* that *match*, and how they were told.
-
-    Without anything to tell them apart they are those of the only pod that has GPUs,
-    or all when no row names a pod. *expected* is how many the workload should have.
-    """
-    if not devices:
-        return Join(problem="the page has no GPU")
-    host = _on_host(leaves(devices), match)
-    if host.problem:
-        return host
-    found = _selected(host.devices, match)
-    if found.problem:
-        return found
-    cautions = (
-        host.caution,
-        _sharing(found.devices),
-        _miscount(found.devices, expected),
-    )
-    return replace(found, caution="; ".join(filter(None, cautions)))
-
-
-_Found = tuple[tuple[Device, ...], str]
-
-
-def _on_host(devices: tuple[Device, ...], match: GpuMatch) -> Join:
-    """Returns the devices of the host, with a caution, or why there is none.
+def on_host(devices: tuple[Device, ...], match: GpuMatch) -> Join:
+    """Returns the devices of the host that *match* gives, or why there is none.
 
     A row of the very pod proves the host, whatever the exporter calls it.
     """
@@ -129,6 +97,33 @@ def _on_host(devices: tuple[Device, ...], match: GpuMatch) -> Join:
         problem=f"the page is of {_listed(hosts)}, not of {wanted}: an address that "
         "leads to any node's exporter (a Service needs internalTrafficPolicy: Local)"
     )
+
+
+def find(
+    devices: Sequence[Device], match: GpuMatch, *, expected: int | None = None
+) -> Join:
+    """Returns the GPUs among *devices* that *match*, and how they were told.
+
+    Without anything to tell them apart they are those of the only pod that has GPUs,
+    or all when no row names a pod. *expected* is how many the workload should have.
+    """
+    if not devices:
+        return Join(problem="the page has no GPU")
+    host = on_host(leaves(devices), match)
+    if host.problem:
+        return host
+    found = _selected(host.devices, match)
+    if found.problem:
+        return found
+    cautions = (
+        host.caution,
+        _sharing(found.devices),
+        _miscount(found.devices, expected),
+    )
+    return replace(found, caution="; ".join(filter(None, cautions)))
+
+
+_Found = tuple[tuple[Device, ...], str]
 
 
 def _selected(devices: tuple[Device, ...], match: GpuMatch) -> Join:
