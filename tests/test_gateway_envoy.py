@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from gateway_lines import parsed, problem_of, rounded
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analyzer.gateways.envoy import BLIND, envoy
+from analyzer.gateways.format import Format
 from analyzer.gateways.record import (
     E2eKind,
+    LineProblem,
     Outcome,
     RequestRecord,
     TokensKind,
@@ -309,3 +315,51 @@ def test_headers_that_classes_match_on() -> None:
 def test_what_it_can_never_tell_is_said() -> None:
     """Each limit is a sentence."""
     assert all(sentence[0].isupper() and sentence.endswith(".") for sentence in BLIND)
+
+
+ISTIO_LINE: dict[str, object] = {
+    "start_time": "2026-11-29T14:13:17.500Z",
+    "request_id": "r2",
+    "path": "/v1/completions",
+    "response_code": 200,
+    "response_flags": "-",
+    "duration": 1000,
+    "upstream_service_time": "20",
+    "upstream_host": "10.0.0.1:8000",
+}
+MEMBERS = {
+    "x_request_id": ("request_id", "x-request-id"),
+    "path": ("x-envoy-origin-path",),
+    "us_us_rx_beg": ("upstream_service_time", "x-envoy-upstream-service-time"),
+    "start_epoch": ("start_time",),
+}
+
+
+@given(st.lists(st.sampled_from(range(12)), max_size=8))
+def test_lines_of_any_kind_are_read_as_if_they_stood_alone(order: list[int]) -> None:
+    """A configuration may change under a log, or hold members of several formats."""
+    kinds = [LINE, {**LINE, **LUA}, ISTIO_LINE, {**LINE, "us_us_rx_beg": None}]
+    kinds += [{"level": "info", "msg": "no request"}, {**LINE, "us_ds_tx_end": None}]
+    for lacking, others in MEMBERS.items():
+        less = {k: v for k, v in LINE.items() if k not in (lacking, *others)}
+        kinds += [{**less, other: ISTIO_LINE.get(other, "30")} for other in others]
+    reader = envoy(("request-id",))
+    lines = [json.dumps(kinds[number]).encode() for number in order]
+    assert [_read(reader, line) for line in lines] == [
+        _read(envoy(("request-id",)), line) for line in lines
+    ]
+
+
+def _read(reader: Format, line: bytes) -> RequestRecord | str | None:
+    try:
+        return reader.parse(line)
+    except LineProblem as problem:
+        return problem.reason
+
+
+def test_a_header_that_is_a_member_already_is_matched_by_it() -> None:
+    """Also where that member is one which few logs have."""
+    line = json.dumps({**LINE, "request_id": "r2"}).encode()
+    record = envoy(("request-id",)).parse(line)
+    assert record is not None
+    assert record.headers == {"request-id": "r2"}

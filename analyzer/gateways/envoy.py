@@ -156,7 +156,8 @@ class _Envoy:
         shape = found.extended(_Line)
         decoder = LineDecoder(shape)
         self._decode_all, self._recover = decoder.decode, decoder.recover
-        self._decode = LineDecoder(usual(shape, _SELDOM, _TELLING)).decode
+        seldom = [name for name in _SELDOM if name not in found.attributes]
+        self._decode = LineDecoder(usual(shape, seldom, _TELLING)).decode
         self._usual = True
         self.habits = HeaderHabits()
         self._learnt = 0  # streams

@@ -81,8 +81,21 @@ class Headers:
     def __bool__(self) -> bool:
         return bool(self._attributes)
 
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes of a line that hold a header's value."""
+        return tuple(attribute for _, attribute in self._attributes)
+
     def extended(self, shape: type[T]) -> type[T]:
-        """Returns *shape* with a member for each header."""
+        """Returns *shape* with a member for each header that it does not have yet."""
+        known = {f.encode_name: f.name for f in msgspec.structs.fields(shape)}
+        attributes = dict(self._attributes)
+        for (header, _), (_, _, member) in zip(
+            self._attributes, self._fields, strict=True
+        ):
+            attributes[header] = known.get(member.name, attributes[header])
+        self._attributes = tuple(attributes.items())
+        self._fields = [f for f in self._fields if f[2].name not in known]
         if not self._fields:
             return shape
         extended: type[T] = msgspec.defstruct(  # type: ignore[assignment]
