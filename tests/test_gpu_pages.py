@@ -414,13 +414,14 @@ def test_utilisation_ratio_means_what_the_page_shows(
 
 
 def test_one_gpu_of_a_node_tells_the_unit_for_all() -> None:
-    """A 1 beside another GPU's 80 is one percent."""
-    text = rows("DCGM_FI_DEV_GPU_UTIL_RATIO 1") + rows(
-        "DCGM_FI_DEV_GPU_UTIL_RATIO 80", uuid="GPU-2"
-    )
-    first, second = flow_of((0.0, text)).reading(0.0).devices
-    assert first.signal("gpu_utilization_ratio").value == pytest.approx(0.01)
-    assert second.signal("gpu_utilization_ratio").value == pytest.approx(0.8)
+    """A 1 beside another GPU's 80 is one percent, and beside a 0.8 all of it."""
+    for printed, one, other in (("80", 0.01, 0.8), ("0.8", 1.0, 0.8)):
+        text = rows("DCGM_FI_DEV_GPU_UTIL_RATIO 1") + rows(
+            f"DCGM_FI_DEV_GPU_UTIL_RATIO {printed}", uuid="GPU-2"
+        )
+        first, second = flow_of((0.0, text)).reading(0.0).devices
+        assert first.signal("gpu_utilization_ratio").value == pytest.approx(one)
+        assert second.signal("gpu_utilization_ratio").value == pytest.approx(other)
 
 
 def test_type_lines_are_not_believed() -> None:
@@ -487,7 +488,7 @@ def test_row_of_the_gpu_stands_above_those_of_its_pods() -> None:
 
 def test_labels_that_prometheus_moved_are_the_workloads() -> None:
     """Out of Prometheus `pod` is the exporter, and `exported_pod` the workload."""
-    exporter = 'pod="nvidia-dcgm-exporter-x",namespace="gpu-operator",container="e"'
+    exporter = 'pod="gpu-metrics-x",namespace="gpu-operator",container="e"'
     moved = 'exported_pod="llama-0",exported_namespace="llm",exported_container="vllm"'
     text = rows("DCGM_FI_DEV_GPU_UTIL 5", labels=f"{exporter},{moved}") + rows(
         "DCGM_FI_DEV_GPU_UTIL 6", uuid="GPU-free", labels=exporter
@@ -513,7 +514,7 @@ def test_amd_figures_have_the_same_names_and_units() -> None:
         f"amd_gpu_total_vram{{{labels}}} 196592\n"
         f"amd_gpu_package_power{{{labels}}} 640\n"
         f'amd_gpu_clock{{{labels},clock_type="system"}} 2100\n'
-        f'amd_gpu_clock{{{labels},clock_type="memory"}} 900\n'
+        f'amd_gpu_clock{{{labels},clock_type="memory"}} 2600\n'
         f"amd_pcie_bandwidth{{{labels}}} 80\n"
         f"amd_gpu_violation_ppt_residency_percentage{{{labels}}} 12\n"
     )
@@ -531,6 +532,21 @@ def test_amd_figures_have_the_same_names_and_units() -> None:
     assert device.throttled["power"].value == pytest.approx(0.12)
     assert device.throttled["thermal"].state is State.ABSENT
     assert device.signal("gpu_tensor_active_ratio").state is State.ABSENT
+
+
+def test_amd_partitions_are_told_apart() -> None:
+    """Activity is the whole GPU's, and stands on its first partition only."""
+    labels = 'serial_number="7",hostname="h",gpu_compute_partition_type="cpx"'
+    text = "".join(
+        f'gpu_used_vram{{gpu_id="{n}",gpu_partition_id="{n}",{labels}}} {n + 1}\n'
+        for n in range(2)
+    )
+    text += f'gpu_gfx_activity{{gpu_id="0",gpu_partition_id="0",{labels}}} 50\n'
+    found = flow_of((0.0, text)).reading(0.0).devices
+    used = {d.gpu_instance: d.signal("gpu_memory_used_bytes").value for d in found}
+    assert used == {"": None, "0": MIB, "1": 2 * MIB}
+    busy = {d.gpu_instance: d.signal("gpu_utilization_ratio").value for d in found}
+    assert busy == {"": 0.5, "0": None, "1": None}
 
 
 def test_nvidia_smi_figures_prove_no_bandwidth() -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from episodes import DIRECTORY
+from gpu_pages import flow_of, page
 from prometheus_client.parser import text_string_to_metric_families
 
 from analyzer.config import parse_config
@@ -27,6 +28,19 @@ def cpu_milliseconds(work: Callable[[str], object], pages: list[str]) -> float:
         work(page)
         spent.append((time.process_time_ns() - begun) / 1e6)
     return statistics.median(spent)
+
+
+def test_gpus_in_a_cycle() -> None:
+    """Prints what eight GPUs add to a cycle in which their page is read."""
+    names = [f"h100x8_tp8_prefill_powercap_composed_t{n}" for n in (0, 1)]
+    pages = [page(name) for name in names] * 50
+    flow = flow_of()
+    at = iter(range(1_000_000))
+    spent = cpu_milliseconds(
+        lambda text: flow.observe(flow.read(text, 10.0 * next(at))), pages
+    )
+    print(f"\nthe page of 8 GPUs {spent:.2f} ms CPU")
+    assert len(flow.reading(1000.0).devices) == 8
 
 
 def test_a_cycle_against_parsing_alone_by_prometheus_client() -> None:
