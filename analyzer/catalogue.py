@@ -231,6 +231,24 @@ METRICS: tuple[Metric, ...] = (
     ),
     _counter("engine_draft_tokens", "Tokens proposed by speculation.", _ENGINE),
     _counter("engine_accepted_tokens", "Proposed tokens that were kept.", _ENGINE),
+    _gauge(
+        "constraint",
+        "Whether what binds is of this family; exactly one is 1. What binds is named "
+        "only under pressure, else the family is none.",
+        (*_RANK, "family"),
+    ),
+    _counter(
+        "constraint_seconds",
+        "Time under each verdict, summed over ranks; time in which the exporter did "
+        "not run counts under none of them.",
+        (*_ENGINE, "family", "cause"),
+    ),
+    _gauge(
+        "kv_cache_exhaustion_seconds",
+        "Time until the KV cache is full if it goes on filling as in the last half "
+        "minute; absent when it is not filling, or not within ten minutes.",
+        _RANK,
+    ),
     *GPU_METRICS,
     _gauge("target_up", "Whether the last scrape of the target worked.", _TARGET),
     _gauge("target_scrape_duration_seconds", "Duration of the last scrape.", _TARGET),

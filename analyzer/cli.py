@@ -7,6 +7,7 @@ from importlib.metadata import version
 import click
 
 from analyzer.commands.check import check_command
+from analyzer.commands.diagnose import diagnose_command
 from analyzer.commands.record import record_command
 from analyzer.commands.replay import replay_command
 from analyzer.commands.rules import rules_command
@@ -21,5 +22,11 @@ def main() -> None:
     """
 
 
-for command in (check_command, record_command, replay_command, rules_command):
+for command in (
+    check_command,
+    diagnose_command,
+    record_command,
+    replay_command,
+    rules_command,
+):
     main.add_command(command)

@@ -9,6 +9,7 @@ from analyzer.flow import EngineFlow
 from analyzer.gpus import rows as gpu_rows
 from analyzer.gpus.flow import GpuFlow
 from analyzer.logflow import LogFlow
+from analyzer.outlook import hottest, outlook, strip
 from analyzer.slo_rows import Document, count, slo_rows
 from analyzer.timeline import Segment
 from analyzer.verdict import Verdict
@@ -30,7 +31,9 @@ def document(
     """
     engines = [flow.source for flow in flows]
     return {
-        "windows": windows(flows, latest=seconds is not None),
+        "windows": windows(
+            flows, latest=seconds is not None, strip_at=at if pictures else None
+        ),
         "slo": slo_rows(flows, logs, at, seconds),
         "capacity": {
             "requests_per_second": {"lower": None, "estimate": None, "upper": None},
@@ -47,29 +50,40 @@ def document(
     }
 
 
-def windows(flows: Iterable[EngineFlow], *, latest: bool) -> list[Document]:
-    """Returns the verdicts over time per target, model and rank; *latest* ones only."""
+def windows(
+    flows: Iterable[EngineFlow], *, latest: bool, strip_at: float | None = None
+) -> list[Document]:
+    """Returns the verdicts over time per target, model and rank.
+
+    Of *latest* ones only, with what is known beside them, and with *strip_at* (Unix
+    seconds) the families of the hour before it.
+    """
     rows: list[Document] = []
     for flow in flows:
         for (model, rank), timeline in sorted(flow.timelines.items()):
+            place = {"target": flow.source.name, "model": model, "rank": rank}
             now = timeline.latest
-            segments = timeline.segments()
-            if latest and now is not None:
-                segments = (now,)
-            rows += (
-                _window(flow.source.name, model, rank, segment) for segment in segments
-            )
+            if not latest or now is None:
+                rows += (
+                    _window(place, segment, segment.surest)
+                    for segment in timeline.segments()
+                )
+                continue
+            row = _window(place, now, now.verdict)
+            known = flow.diagnosis.ranks.get((model, rank))
+            row |= outlook(known, stale=flow.stale(now.end))
+            if strip_at is not None:
+                row["strip"] = strip(timeline.segments(), strip_at)
+            rows.append(row)
     return rows
 
 
-def _window(target: str, model: str, rank: str, segment: Segment) -> Document:
+def _window(place: Document, segment: Segment, verdict: Verdict) -> Document:
     return {
         "start": segment.start,
         "end": segment.end,
-        "target": target,
-        "model": model,
-        "rank": rank,
-        **verdict_row(segment.verdict),
+        **place,
+        **verdict_row(verdict),
         "requests_per_second": segment.per_second(segment.requests),
         "tokens_per_second": segment.per_second(segment.tokens),
     }
@@ -185,5 +199,6 @@ def _model_row(
         "model": model,
         "class": slo_class.name if slo_class else None,
         "class_reason": reason,
+        "hottest_rank": hottest([(r["rank"], r["kv_cache_usage"]) for r in ranks]),
         "ranks": ranks,
     }

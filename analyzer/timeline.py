@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from analyzer.verdict import Verdict
 
@@ -12,7 +12,11 @@ MAX_SEGMENTS = 1000
 
 @dataclass(slots=True)
 class Segment:
-    """A stretch under one verdict, with what was finished and generated in it."""
+    """A stretch under one verdict, with what was finished and generated in it.
+
+    `verdict` is the latest, `surest` the first of those with the most confidence:
+    at the end of a stretch there is least evidence.
+    """
 
     start: float
     end: float
@@ -20,6 +24,10 @@ class Segment:
     requests: float = 0.0
     tokens: float = 0.0
     measured: bool = False
+    surest: Verdict = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.surest = self.verdict
 
     def per_second(self, amount: float) -> float | None:
         """Returns *amount* per second, None without a page or without length."""
@@ -54,6 +62,8 @@ class Timeline:
         if last is not None and last.verdict.name == verdict.name:
             last.end = self._at
             last.verdict = verdict
+            if verdict.confidence > last.surest.confidence:
+                last.surest = verdict
             last.requests += requests
             last.tokens += tokens
             last.measured = last.measured or measured

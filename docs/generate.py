@@ -21,6 +21,8 @@ from analyzer.catalogue import (
 from analyzer.cli import main as goodput_main
 from analyzer.config import parse_config
 from analyzer.config_gateways import FORMATS, GatewaySource
+from analyzer.diagnosis.causes import TABLE as CAUSE_TABLE
+from analyzer.diagnosis.thresholds import TABLE as THRESHOLD_TABLE
 from analyzer.engines.capabilities import CAPABILITIES
 from analyzer.gateways.detect import format_for
 from analyzer.gateways.record import LINE_PROBLEMS
@@ -32,6 +34,7 @@ from analyzer.requests_total import EXCLUSIONS
 from analyzer.slo import CRITERIA, STAGES
 from analyzer.snapshot import Reset
 from analyzer.strict import format_duration
+from analyzer.verdict import Family
 from exporter.cli import main as exporter_main
 from exporter.tail_batch import LOST_REASONS
 
@@ -94,6 +97,8 @@ SECTIONS: Mapping[str, str] = {
     "goodput_source_": "Requests, exactly: from logs",
     "goodput_log_": "Request logs",
     "goodput_engine_": "Engines",
+    "goodput_constraint": "What binds",
+    "goodput_kv_": "What binds",
     "goodput_gpu_": "GPUs",
     "goodput_target_": "Targets",
     "goodput_discovery_": "Targets",
@@ -108,6 +113,9 @@ def _one_of(values: Iterable[str]) -> str:
 LABELS: Mapping[str, str] = {
     "criterion": f"The latency condition: {_one_of(CRITERIA)}. Of misses also `error`, "
     "the request failed, and `abort`, its client left after a threshold had passed.",
+    "cause": "The cause within its family, see [diagnosis.md](diagnosis.md); empty for "
+    "`unknown`.",
+    "family": f"What kind of thing binds: {_one_of(Family)}.",
     "entry": "The name of an entry of `engines`, which may stand for many targets.",
     "gateway": "The configured name of the request log.",
     "gpu": "The exporter's number of the GPU on its host.",
@@ -237,6 +245,104 @@ def gateways_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+DIAGNOSIS_INTRODUCTION = """\
+# What binds
+
+<!-- Written by docs/generate.py from analyzer/diagnosis/; do not edit. -->
+
+Every rank of every engine has one verdict at any time: a family, a cause, how sure it
+is (0 to 1), the evidence with its thresholds, what is missing to say more, what it
+might be instead, and what to change. It is on the status page, in `/api/v1/status`, in
+`goodput replay` and `goodput diagnose`, and as `goodput_constraint` and
+`goodput_constraint_seconds_total` in Prometheus. All of them come from one flow, so
+they say the same of the same scrapes.
+
+## How it is found
+
+**Only under pressure.** A capacity family is named when requests go on waiting, when a
+criterion is missed, or when more requests bring hardly any more tokens. Otherwise the
+family is `none`, with the nearest limits as evidence.
+
+**Would turning the knob help?** A queue says that something is short, not what. Two
+tests tell: the KV cache is a *stock* and prefill is a *rate*.
+
+- A step takes a *fixed* time (reading weights, launching kernels) and more for each
+  sequence and prompt token in it. What admits more (a higher `max_num_seqs`, a larger
+  `max_num_batched_tokens`, a larger cache) shares the fixed time among more. So the
+  *fixed share* f of a step is what they can gain: doubling the batch brings
+  1/(1 − f/2) times the throughput, and tokens/s grow by f for each percent of batch.
+- The fixed share is learnt from the engine itself: the steps of the smallest batches
+  seen, and the slope from there to the present ones. Where no smaller batch was seen,
+  the shortest present steps and the number of tokens a step bound it from above. It is
+  forgotten when the engine restarts.
+- If the fixed share is small, the step's content is the limit: prompts or output
+  tokens, whichever is most of the work. If it is not, something keeps the batch small:
+  the cache if it is full, else the budget of tokens if steps are full, else the cap.
+
+**The engine decides, GPUs corroborate.** GPU data may be 40 s old and are means over
+prefill and decode. They tell bandwidth from arithmetic in decode, raise or lower
+confidence, and never make a verdict by themselves.
+
+**Named within ten seconds, without flapping.** A verdict gives way to one that holds
+for a few seconds; shares must fall back well behind their threshold before it goes.
+
+**No evidence, no verdict.** A signal that the engine does not print widens the verdict
+to candidates, or to `unknown` with what is missing.
+
+The rules were checked by counterfactuals: in a simulator of vLLM's scheduler each knob
+was doubled, and the verdict compared with the one that raised throughput.
+"""
+
+
+def diagnosis_page() -> str:
+    """Returns docs/diagnosis.md: every cause and every threshold, from the code."""
+    lines = [DIAGNOSIS_INTRODUCTION, "## Causes", ""]
+    for known in CAUSE_TABLE:
+        used = ", ".join(f"[`{t.name}`](#thresholds)" for t in known.thresholds)
+        lines += [
+            f"### {known.family} / {known.cause}",
+            "",
+            known.mechanism,
+            "",
+            f"- **Named when**: {known.rule}",
+            *([f"- **Thresholds**: {used}"] if used else []),
+            f"- **It would be wrong if**: {known.refuted}",
+            f"- **Knobs**: {known.knobs}",
+            f"- **Verify by**: {known.verify}",
+            "",
+        ]
+    lines += [
+        "## Thresholds",
+        "",
+        "| threshold | value | unit | why | source |",
+        "| --- | --- | --- | --- | --- |",
+        *(
+            f"| `{t.name}` | {t.value:g} | {t.unit} | {t.reason} | {t.source} |"
+            for t in THRESHOLD_TABLE
+        ),
+        "",
+        UNKNOWN_SECTION,
+    ]
+    return "\n".join(lines)
+
+
+UNKNOWN_SECTION = """\
+## unknown
+
+The evidence is not sufficient: `missing` names the signals that would settle it, and
+`candidates` what it may be. A rank's first page, a batch that was never small, and an
+engine without gauges of its queue are examples.
+
+## What it says beside the verdict
+
+- `goodput_kv_cache_exhaustion_seconds`, and on the status page what fills the cache:
+  more requests or longer ones. A cache that is high and steady has no forecast.
+- The index of dispersion of arrivals over up to two minutes (from one minute on):
+  1 is chance, above it requests come in bursts.
+- Preemptions per second, and the rank with the fullest cache of a model: the highest
+  counts, not the mean.
+"""
+
 COMMANDS_INTRODUCTION = """\
 # Commands
 
@@ -318,6 +424,7 @@ def main() -> None:
     folder = Path(__file__).parent
     (folder / "metrics.md").write_text(metrics_page(), encoding="utf-8")
     (folder / "gateways.md").write_text(gateways_page(), encoding="utf-8")
+    (folder / "diagnosis.md").write_text(diagnosis_page(), encoding="utf-8")
     (folder / "commands.md").write_text(commands_page(), encoding="utf-8")
     for name, (file, _) in TABLES.items():
         page = folder / file

@@ -24,7 +24,7 @@ from analyzer.gpus.flow import GpuFlow
 from analyzer.histogram import Histogram
 from analyzer.ledger import Ledger
 from analyzer.metric import Kind
-from exporter import gpu_rows, request_rows
+from exporter import constraint_rows, gpu_rows, request_rows
 from exporter.gpu_rows import GpuView
 from exporter.request_rows import LogView
 
@@ -301,6 +301,10 @@ GAUGES: Mapping[str, Callable[[View], Iterable[Row]]] = {
     "goodput_engine_waiting_requests": _waiting,
     "goodput_engine_kv_cache_usage_ratio": _rank_gauge("kv_cache_usage"),
     "goodput_engine_kv_cache_usage_ratio_max60s": _kv_peaks,
+    "goodput_constraint": lambda v: constraint_rows.constraints(v.flows),
+    "goodput_kv_cache_exhaustion_seconds": lambda v: constraint_rows.exhaustions(
+        v.flows, v.at
+    ),
     "goodput_target_up": _up,
     "goodput_target_scrape_duration_seconds": _durations,
     "goodput_target_last_success_timestamp_seconds": _successes,

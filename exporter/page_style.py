@@ -69,6 +69,12 @@ margin:.5rem 0;font-size:.875rem}
 .spark path{fill:none;stroke:var(--accent);stroke-width:1.5;stroke-linejoin:round;
 stroke-linecap:round;vector-effect:non-scaling-stroke}
 .spark rect{fill:var(--wash)}
+.strip{display:block;width:100%;max-width:48rem;height:14px;margin:.35rem 0;
+background:var(--wash)}
+.strip .none{fill:var(--line)}.strip .unknown{fill:none}
+.strip .memory{fill:#8250c4}.strip .compute{fill:#0a7d8c}.strip .queueing{fill:#b26a00}
+.strip .traffic,.strip .gateway,.strip .communication{fill:#4f7a1f}
+.strip .fault{fill:var(--bad)}
 .plot{border-bottom:1px solid var(--line)}
 .axis{display:flex;flex-direction:column;justify-content:space-between;height:34px;
 min-width:2.5rem;font-size:.6875rem;line-height:1;color:var(--soft)}

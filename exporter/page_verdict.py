@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from exporter import page_strip
 from exporter.page_text import (
     Markup,
     absent,
@@ -105,7 +106,8 @@ def _verdict(group: Sequence[Row], at: float, *, model: bool, ranked: bool) -> M
         parts.append(f" · rank{'s' * (len(group) > 1)} {ranks}")
     advice = [tag("p", f"→ {text}") for text in first["advice"]]
     facts = _facts(group, ranked=ranked)
-    return tag("div", tag("p", *parts), *advice, facts, class_="verdict")
+    strips = [page_strip.strip(window, at, ranked=ranked) for window in group]
+    return tag("div", tag("p", *parts), *advice, facts, *strips, class_="verdict")
 
 
 def _facts(group: Sequence[Row], *, ranked: bool) -> Markup:
@@ -118,6 +120,7 @@ def _facts(group: Sequence[Row], *, ranked: bool) -> Markup:
         rows.append(("Missing", join(map(name, first["missing"]), ", ")))
     if first["candidates"]:
         rows.append(("Or else", join(map(name, first["candidates"]), ", ")))
+    rows += page_strip.outlook(group, ranked=ranked)
     blind = first["family"] == "fault" and first["cause"] in UNREAD
     rates = [
         absent("no engine series was read") if blind else _sum(w[key] for w in group)

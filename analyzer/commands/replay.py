@@ -47,7 +47,7 @@ def replay_command(
       goodput replay recordings/monday
       goodput replay recordings/monday --config.file stricter.yml --format json
     """
-    config = _config(directory, config_file)
+    config = load_replay_config(directory, config_file)
     try:
         gpus = _gpus(directory, config)
         found = replay(read_scrapes(directory), config, gpus=gpus)
@@ -77,7 +77,8 @@ def _gpus(directory: Path, config: Config) -> GpuReplay | None:
     return GpuReplay(read_scrapes(directory, GPU_SCRAPES), config)
 
 
-def _config(directory: Path, config_file: Path | None) -> Config:
+def load_replay_config(directory: Path, config_file: Path | None) -> Config:
+    """Returns the configuration given, else the recording's own, else an empty one."""
     path = config_file or directory / "config.yml"
     if config_file is None and not path.is_file():
         click.echo(f"{path} is not there: nothing is judged without classes", err=True)

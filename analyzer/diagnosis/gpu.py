@@ -29,19 +29,24 @@ def decode_limit(
     """Returns which of bandwidth and arithmetic limits decode in *s*."""
     dram = _decode_dram(s)
     if dram is not None:
-        proof = (*proof, *evidence("gpu_dram_active", dram, DRAM_HIGH.value, SOURCE))
+        proof = (
+            *proof,
+            *evidence("gpu_dram_active_ratio", dram, DRAM_HIGH.value, SOURCE),
+        )
         tensor = s.gpu.tensor if s.gpu else None
         busy = tensor is not None and tensor >= TENSOR_HIGH.value
         if dram >= DRAM_HIGH.value:
             return Verdict(Family.MEMORY, "hbm_bandwidth", confidence, proof)
         if dram < DRAM_LOW.value and busy:
-            more = evidence("gpu_tensor_active", tensor, TENSOR_HIGH.value, SOURCE)
+            more = evidence(
+                "gpu_tensor_active_ratio", tensor, TENSOR_HIGH.value, SOURCE
+            )
             return Verdict(Family.COMPUTE, "decode", confidence, (*proof, *more))
-        return _unsure(proof, confidence, ("gpu_sm_active",), other)
+        return _unsure(proof, confidence, ("gpu_sm_active_ratio",), other)
     if s.now.read_bytes:
         intensity = s.now.flops / s.now.read_bytes
         proof = (*proof, *evidence("flops_per_byte", intensity, RIDGE.value))
-    return _unsure(proof, confidence, ("gpu_dram_active",), other)
+    return _unsure(proof, confidence, ("gpu_dram_active_ratio",), other)
 
 
 def _unsure(
@@ -77,7 +82,7 @@ def corroboration(s: Situation) -> tuple[tuple[Evidence, ...], float]:
     gpu = s.gpu
     if gpu is None or gpu.tensor is None or gpu.age > GPU_AGE.value:
         return (), 0.0
-    proof = evidence("gpu_tensor_active", gpu.tensor, TENSOR_HIGH.value, SOURCE)
+    proof = evidence("gpu_tensor_active_ratio", gpu.tensor, TENSOR_HIGH.value, SOURCE)
     if gpu.power_capped:
         proof += evidence("gpu_power_capped_share", gpu.power_capped, None, SOURCE)
     return proof, 0.1 if gpu.tensor >= TENSOR_HIGH.value else 0.0

@@ -47,16 +47,16 @@ def _queue_stands(s: Situation) -> bool:
     """Whether a queue is there to stay: long enough, and not going away by itself."""
     now = s.now
     waiting, running = now.waiting or 0.0, now.running or 0.0
+    # Preemption shows before its counter does: the batch shrinks while the queue
+    # grows with the cache full.
+    if s.queued_seconds > 0 and s.kv_full and _shrinking(s):
+        return True
     if now.queued < QUEUE_SHARE.value or waiting < QUEUE_MINIMUM.value * running:
         return False
     first, last = now.waiting_first or 0.0, now.waiting_last or 0.0
     if last < DRAINED_TO.value * first and s.queued_seconds < 2 * SUSTAINED.value:
         return False
-    if s.queued_seconds >= SUSTAINED.value:
-        return True
-    # Preemption shows before its counter does: the batch shrinks while the queue
-    # grows with the cache full.
-    return bool(s.kv_full) and _shrinking(s) and s.queued_seconds > 0
+    return s.queued_seconds >= SUSTAINED.value
 
 
 def _shrinking(s: Situation) -> bool:
@@ -206,10 +206,10 @@ def cap_limit(s: Situation) -> float | None:
 
 
 def _tokens_per_step(s: Situation) -> float | None:
-    longer = s.longer
-    if not longer.steps or longer.prefill is None or longer.decode is None:
+    now = s.now
+    if not now.steps or now.prefill is None or now.decode is None:
         return None
-    return (longer.prefill + longer.decode) / longer.steps
+    return (now.prefill + now.decode) / now.steps
 
 
 def _budget_limit(s: Situation) -> float | None:

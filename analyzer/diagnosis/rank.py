@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from analyzer.diagnosis.advice import advice
 from analyzer.diagnosis.arrivals import Arrivals, Bin, Burstiness
 from analyzer.diagnosis.forecast import SPAN_SECONDS, Exhaustion, exhaustion
 from analyzer.diagnosis.intervals import Interval, Window, stretch
@@ -74,7 +75,9 @@ class RankDiagnosis:
             gpu=context.gpu,
             in_force=self.verdict,
         )
-        return self._settle(judge(situation), interval)
+        verdict = self._settle(judge(situation), interval)
+        self.verdict = replace(verdict, advice=advice(verdict, situation))
+        return self.verdict
 
     def queued_seconds(self, at: float) -> float:
         """Returns how long the present queue has been there, 0 without one."""

@@ -6,47 +6,64 @@ what is short follows from where the time goes and what is full.
 
 from __future__ import annotations
 
+from analyzer.diagnosis.gpu import SOURCE
 from analyzer.diagnosis.names import CAP, PREFILL
 from analyzer.diagnosis.queue_rules import cap_limit, queue
 from analyzer.diagnosis.situation import Situation, evidence
 from analyzer.diagnosis.step_rules import flat, late
 from analyzer.diagnosis.thresholds import (
+    BURST,
+    BURST_QUEUE,
+    BUSY,
     CALM_SHARE,
     DISPERSION,
+    DISPERSION_SECONDS,
     FLAT,
     FLAT_BATCH,
+    GPU_AGE,
     PREEMPTION_RATE,
     SUSTAINED,
+    THROTTLED,
     UNDERBATCHED,
 )
 from analyzer.verdict import Family, Verdict
 
-BURST_SECONDS = 20.0  # without calm it is no burst any more
-BURST_QUEUE_SECONDS = 15.0  # a queue older than this is no burst
-BURST_MEMORY_SECONDS = 60.0
-BUSY_ALWAYS = 0.95
-
 
 def judge(s: Situation) -> Verdict:
     """Returns what limits the rank in *s*."""
-    for rule in (_burst, queue, _thrash, late, flat):
+    for rule in (_throttled, _burst, queue, _thrash, late, flat):
         verdict = rule(s)
         if verdict is not None:
             return verdict
     return _calm(s)
 
 
+def _throttled(s: Situation) -> Verdict | None:
+    """Heat or hardware holds the clocks of a working GPU down."""
+    gpu = s.gpu
+    if gpu is None or gpu.throttled is None or gpu.age > GPU_AGE.value:
+        return None
+    if gpu.throttled < THROTTLED.value or not s.now.busy:
+        return None
+    return Verdict(
+        Family.FAULT,
+        "throttled",
+        0.9,
+        evidence("gpu_throttled_share", gpu.throttled, THROTTLED.value, SOURCE),
+    )
+
+
 def _burst(s: Situation) -> Verdict | None:
     """Bursts press an engine that has room for the mean."""
     burst = s.burst
-    if burst is None or not burst.binding or s.queued_seconds > BURST_QUEUE_SECONDS:
+    if burst is None or not burst.binding or s.queued_seconds > BURST_QUEUE.value:
         return None
-    if burst.calm_at is None or s.at - burst.calm_at > BURST_SECONDS:
+    if burst.calm_at is None or s.at - burst.calm_at > BURST.value:
         return None
     growing = (s.now.waiting_last or 0.0) >= (s.now.waiting_first or 0.0)
     if s.queued_seconds >= SUSTAINED.value and growing:
         return None  # the queue of a burst is at its longest soon, then it drains
-    if burst.pressed_at is None or s.at - burst.pressed_at > BURST_MEMORY_SECONDS:
+    if burst.pressed_at is None or s.at - burst.pressed_at > DISPERSION_SECONDS.value:
         return None
     return Verdict(
         Family.TRAFFIC,
@@ -96,7 +113,7 @@ def _calm(s: Situation) -> Verdict:
         fixed is not None
         and (fixed.estimate is not None or (now.running or 0.0) < FLAT_BATCH.value)
         and fixed.likely >= UNDERBATCHED.value
-        and s.longer.busy >= BUSY_ALWAYS
+        and s.longer.busy >= BUSY.value
         and not s.longer.queued
     )
     return Verdict(

@@ -8,9 +8,11 @@ from analyzer.diagnosis.situation import Situation, evidence
 from analyzer.diagnosis.thresholds import (
     API_GAP,
     API_GAP_SECONDS,
+    BUSY,
     FLAT,
     FLAT_BATCH,
     FLAT_NEAR_SLO,
+    FLAT_PREFILLS,
     MISSED,
     PREFILL_NEARLY_ALL,
     PREFILL_TOKENS,
@@ -18,9 +20,6 @@ from analyzer.diagnosis.thresholds import (
     SLO_USED,
 )
 from analyzer.verdict import Evidence, Family, Verdict
-
-BUSY_ALWAYS = 0.95
-FLAT_PREFILLS = 2.0  # running requests, when nearly all of the work is prompts
 
 
 def compute_name(s: Situation) -> str:
@@ -37,8 +36,11 @@ def compute(
 ) -> Verdict:
     """The step's content takes its time: prompts, or the tokens of many sequences."""
     fixed = s.fixed
+    small = fixed is not None and fixed.likely < s.fixed_limit
     proof = (
-        *evidence("step_fixed_share", fixed.likely if fixed else None, s.fixed_limit),
+        *evidence(
+            "step_fixed_share", fixed.likely if fixed and small else None, s.fixed_limit
+        ),
         *evidence("step_seconds", fixed.step if fixed else None, None),
         *evidence("prefill_work_share", s.prefill_share, PREFILL_TOKENS.value),
         *proof,
@@ -137,21 +139,20 @@ def _api_gap(s: Situation) -> float | None:
 def flat(s: Situation) -> Verdict | None:
     """Tokens/s hardly grow with the batch any more, though nobody waits."""
     now, fixed = s.now, s.fixed
-    if fixed is None or now.running is None or now.busy < BUSY_ALWAYS:
+    if fixed is None or now.running is None or now.busy < BUSY.value:
         return None
     share = s.prefill_share
     many = now.running >= FLAT_BATCH.value
+    least = FLAT_BATCH if many else FLAT_PREFILLS
     rate = share is not None and share >= PREFILL_NEARLY_ALL.value
-    if not many and not (rate and now.running >= FLAT_PREFILLS):
+    if not many and not (rate and now.running >= FLAT_PREFILLS.value):
         return None
     limit = s.limits.get("tpot") or s.limits.get("itl")
     used = limit is not None and fixed.step >= SLO_USED.value * limit
     most = s.eased(FLAT_NEAR_SLO.value if used else FLAT.value)
     proof = (
         *evidence("marginal_tokens_ratio", fixed.likely, round(most, 3)),
-        *evidence(
-            "running_requests", now.running, FLAT_BATCH.value if many else FLAT_PREFILLS
-        ),
+        *evidence("running_requests", now.running, least.value),
     )
     if used and limit is not None:
         proof += evidence("step_seconds", fixed.step, round(SLO_USED.value * limit, 4))

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analyzer.diagnosis.intervals import Interval, Stretch
-from analyzer.diagnosis.thresholds import GROWN, RIDGE_TOKENS
+from analyzer.diagnosis.thresholds import BUSY, GROWN, RIDGE_TOKENS
 from analyzer.histogram import Histogram
 
 LEAST_OUTPUTS = 8.0  # outputs of an interval whose mean step is believed
 MEMORY_SECONDS = 15.0  # of a size of batch: how fast its step time is relearnt
-BUSY = 0.95  # share of the time with work: then it passed in steps
 STEADY = 0.25  # of the larger batch: the most it may change within an interval
 LOWEST_SHARE = 0.05  # of outputs that prove steps as short as their bucket
 
@@ -122,7 +121,7 @@ def step_time(now: Stretch) -> float | None:
     """
     gaps = now.itl.mean
     if gaps is not None and not now.preemptions:
-        if now.steps and now.busy >= BUSY:
+        if now.steps and now.busy >= BUSY.value:
             return max(gaps, now.seconds / now.steps)
         return gaps
     if not now.decode or not now.running:

@@ -295,6 +295,34 @@ CALM_SHARE = Threshold(
     "the time has room for its mean load.",
     OURS,
 )
+BURST = Threshold(
+    "burst",
+    20.0,
+    "s",
+    "What goes on for longer without a calm is a load.",
+    OURS,
+)
+BURST_QUEUE = Threshold(
+    "burst_queue",
+    15.0,
+    "s",
+    "A queue older than this is no burst's, whatever arrivals look like.",
+    OURS,
+)
+BUSY = Threshold(
+    "busy",
+    0.95,
+    "share of time",
+    "Time with work throughout: it passed in steps, and more work would add to it.",
+    OURS,
+)
+FLAT_PREFILLS = Threshold(
+    "flat_prefills",
+    2.0,
+    "running requests",
+    "Two prompts at once share the arithmetic already: a rate saturates early.",
+    OURS,
+)
 SLOWDOWN = Threshold(
     "slowdown",
     3.0,
