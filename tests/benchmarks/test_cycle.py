@@ -23,9 +23,9 @@ engines: [{name: e, url: "http://engine/metrics", interval: 1s}]
 def cpu_milliseconds(work: Callable[[str], object], pages: list[str]) -> float:
     """Returns the median CPU time of *work* over the pages."""
     spent = []
-    for page in pages:
+    for text in pages:
         begun = time.process_time_ns()
-        work(page)
+        work(text)
         spent.append((time.process_time_ns() - begun) / 1e6)
     return statistics.median(spent)
 
