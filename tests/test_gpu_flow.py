@@ -181,6 +181,9 @@ def test_share_between_two_refreshes_seen_is_exact() -> None:
         (40.0, busy(3, f"{VIOLATION} 20000000000")),
         (50.0, busy(3, f"{VIOLATION} 20000000000")),
     )
+    once = only(flow_of((0.0, busy(1, f"{VIOLATION} 0"))), 0.0).throttled
+    assert "the counter was read once" in once["power"].reason
+    assert "neither DCGM_FI_DEV_THERMAL_VIOLATION" in once["thermal"].reason
     share = only(flow, 50.0).throttled["power"]
     assert (share.state, share.value) == (State.PRESENT, 0.5)
     flow.observe(flow.read(busy(4, f"{VIOLATION} 20000000000"), 70.0))

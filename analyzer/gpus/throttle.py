@@ -13,7 +13,7 @@ from analyzer.gpus.derive import throttle_shares
 from analyzer.gpus.fields import Field
 from analyzer.gpus.page import GpuPage, RawDevice
 from analyzer.gpus.trace import Span
-from analyzer.signals import Signal, bounded, present
+from analyzer.signals import Signal, State, absent, bounded, present
 
 COUNTERS: Mapping[str, tuple[Field, ...]] = {
     "power": (Field.POWER_SECONDS, Field.POWER_CAP_SECONDS),
@@ -27,6 +27,7 @@ COUNTERS: Mapping[str, tuple[Field, ...]] = {
 }
 # A page may show at once what came about since the refresh before the last page.
 LATE_SECONDS = 60.0
+ONCE = "the counter was read once; a share takes the next change of the figures"
 
 
 @dataclass(slots=True)
@@ -96,9 +97,10 @@ def shares(
     found = throttle_shares(device, page)
     for reason, seconds in growth.items():
         if span is None or span.most <= 0:
-            before = known.get(reason)
-            if before is not None:
-                found[reason] = before
+            if reason in known:
+                found[reason] = known[reason]
+            elif found[reason].state is State.ABSENT:
+                found[reason] = absent(ONCE)
             continue
         high = min(1.0, seconds / span.least) if span.least > 0 else 1.0
         low = min(1.0, seconds / span.most)
