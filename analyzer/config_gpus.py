@@ -17,6 +17,7 @@ from analyzer.gpus.match import GpuMatch
 from analyzer.strict import Node
 
 _TEXTS = ("hostname", "pod", "namespace", "container")
+MAX_INDEX = 1023
 _LISTS = ("uuid", "gpu", "pci_bus_id")
 
 
@@ -79,9 +80,25 @@ def _read_match(node: Node | None) -> GpuMatch:
     return GpuMatch(
         **texts,
         uuids=_read_list(members.get("uuid")),
-        indexes=_read_list(members.get("gpu")),
+        indexes=_read_indexes(members.get("gpu")),
         pci_bus_ids=_read_list(members.get("pci_bus_id")),
     )
+
+
+def _read_indexes(node: Node | None) -> tuple[str, ...]:
+    """Returns the exporter's numbers of GPUs, as YAML reads 0 or as text."""
+    if node is None:
+        return ()
+    items = node.items() if isinstance(node.value, list) else iter((node,))
+    found: list[str] = []
+    for item in items:
+        if isinstance(item.value, int):
+            found.append(str(item.integer(minimum=0, maximum=MAX_INDEX)))
+        else:
+            found += _read_list(item)
+    if not found:
+        raise node.error("must name at least one GPU")
+    return tuple(found)
 
 
 def _read_list(node: Node | None) -> tuple[str, ...]:
