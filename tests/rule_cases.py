@@ -80,7 +80,7 @@ BURN = (
         {**CLASS, "severity": "warning", "slo": "goodput", "constraint": "unknown"},
         {
             "summary": "limit: unknown",
-            "constraint": "unknown (engines show no limit, or are not seen)",
+            "constraint": "unknown (engines show no limit in the last 5 minutes)",
             "runbook_url": f"{URL}/unknown.md",
         },
         name="burn-ticket",
@@ -302,8 +302,8 @@ SOURCES = (
     ),
     Case(
         "GoodputEnginesDown",
+        states(a="down", b="stalled", c="down", d="serving"),
         states(a="down", b="stalled", c="serving", d="serving"),
-        states(a="down", b="serving", c="serving", d="serving"),
         ("goodput_engine_state",),
         {
             "cluster": "eu",
@@ -312,7 +312,7 @@ SOURCES = (
             "severity": "critical",
             "constraint": "fault",
         },
-        {"summary": "serving goodput: 50% of the engines are down or stalled"},
+        {"summary": "serving goodput: 75% of the engines are down or stalled"},
         at=600.0,
     ),
     Case(
@@ -349,11 +349,11 @@ SOURCES = (
     ),
     Case(
         "GoodputUnevaluable",
-        exact(0.0, unevaluable=0.12),
-        exact(0.0, unevaluable=0.09),
+        exact(0.0, unevaluable=0.35),
+        exact(0.0, unevaluable=0.32),
         ("goodput_unevaluable_requests_total",),
         {**CLASS, "severity": "warning"},
-        {"summary": "m interactive: 12% of requests cannot be judged"},
+        {"summary": "m interactive: 35% of requests cannot be judged"},
     ),
     Case(
         "GoodputLogUnreadable",

@@ -8,6 +8,7 @@ import click
 
 from analyzer import slo
 from analyzer.commands.common import Exit, fail, format_option, print_json
+from analyzer.commands.rules_rehearsal import rehearsal
 from analyzer.config import SECTIONS
 from analyzer.rules.pack import rule_groups, warnings
 from analyzer.rules.rule import Alert, Group, Options
@@ -23,9 +24,8 @@ RESOURCE = "goodput.prometheusrule.yml"
 @click.option(
     "--config.file",
     "config_file",
-    required=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Configuration; only its SLO classes matter here.",
+    help="Configuration; only its SLO classes matter for rules.",
 )
 @click.option(
     "-o",
@@ -74,9 +74,15 @@ RESOURCE = "goodput.prometheusrule.yml"
     show_default=True,
     help="Multiplies every duration in the rules, for rehearsals and recordings.",
 )
+@click.option(
+    "--test-recording",
+    "recording",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Tell what would have fired during a recording, instead; needs promtool.",
+)
 @format_option
 def rules_command(
-    config_file: Path,
+    config_file: Path | None,
     directory: Path | None,
     form: str,
     name: str,
@@ -84,6 +90,7 @@ def rules_command(
     runbook_url: str,
     minimum_events: int,
     time_scale: float,
+    recording: Path | None,
     output_format: str,
 ) -> None:
     """Writes Prometheus rules for the SLO classes of a configuration.
@@ -92,16 +99,28 @@ def rules_command(
     windows and factors of the burn alerts follow from each objective, and stand
     beside them as comments. docs/alerts.md explains them.
 
+    With --test-recording nothing is written: the recording is played to the rules
+    over its own time, and what would have fired is printed; exits with 1 when any
+    alert would have. The configuration is then the recording's unless given.
+
     \b
     Examples:
       goodput rules --config.file goodput.yml -o rules
       goodput rules --config.file goodput.yml --form prometheusrule --label release=kps
+      goodput rules --test-recording recordings/monday --time-scale 0.02
     """
+    if config_file is None:
+        if recording is None:
+            raise click.UsageError("Give --config.file.")
+        config_file = recording / "config.yml"
     classes = _classes(config_file)
     options = Options(
         runbook_url=runbook_url, minimum_events=minimum_events, time_scale=time_scale
     )
     groups = rule_groups(classes, options)
+    if recording is not None:
+        rehearsal(recording, config_file, groups, options, output_format)
+        return
     for text in warnings(classes):
         click.echo(f"Warning: {text}", err=True)
     files = _files(groups, form, name, labels)

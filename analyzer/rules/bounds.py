@@ -63,8 +63,11 @@ def windowed(windows: Iterable[float], options: Options) -> list[Record]:
             found.append(Record(names[-1], expr))
         lower, upper = names
         found.append(Record(upper_name(seconds), f"min {by(CLASS)} ({upper})"))
-        # A criterion without events counts among them, and has none that are certain.
+        # Without events of a criterion yet, nothing is known, which is not 0.
         criteria = f"count {by(CLASS)} ({mean(EVENTS, seconds, options)})"
-        joint = f"clamp_min(sum {by(CLASS)} ({lower}) - ({criteria} - 1), 0)"
-        found.append(Record(lower_name(seconds), joint))
+        judged = f"count {by(CLASS)} ({lower})"
+        joint = f"clamp_min(sum {by(CLASS)} ({lower}) - ({judged} - 1), 0)"
+        found.append(
+            Record(lower_name(seconds), f"{joint}\nand {judged} == {criteria}")
+        )
     return found

@@ -29,7 +29,8 @@ def alerts(options: Options) -> Iterator[Alert]:
     yield Alert(
         name="GoodputKvCacheExhaustion",
         expr=f"min {by((*TARGET, 'model', 'rank'))} "
-        f"(goodput_kv_cache_exhaustion_seconds) < {EXHAUSTED_WITHIN:g}",
+        "(goodput_kv_cache_exhaustion_seconds) "
+        f"< {options.scaled(EXHAUSTED_WITHIN):g}",
         severity=Severity.WARNING,
         hold=options.span(MINUTE),
         labels={"constraint": "memory"},

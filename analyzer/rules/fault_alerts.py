@@ -27,6 +27,7 @@ MINUTE = 60.0
 HOUR = 3600.0
 REMEMBERED = 6 * HOUR
 STALE_SECONDS = 300.0
+UNEVALUABLE = 0.33  # some clients do not stream; a third is a log that lacks something
 JOB = (*SITE, "job")
 EXPORTERS = "job:goodput_exporters:count"
 RUNNING = "model:goodput_running_requests:sum"
@@ -88,7 +89,7 @@ def _engines(options: Options) -> Iterator[Alert]:
     every = f'count {by(JOB)} ({state}{{state="down"}})'
     yield Alert(
         name="GoodputEnginesDown",
-        expr=f"{gone} / {every} >= 0.5",
+        expr=f"{gone} / {every} > 0.5",
         severity=Severity.CRITICAL,
         hold=options.span(2 * MINUTE),
         labels={"constraint": "fault"},
@@ -121,9 +122,9 @@ def _sources(options: Options) -> Iterator[Alert]:
         name="GoodputGpuSourceStale",
         expr="time() - max by (cluster, namespace, job, instance, target) "
         '(goodput_target_last_success_timestamp_seconds{kind="gpu"}) '
-        f"> {options.scaled(STALE_SECONDS):g}\n"
+        f"> {STALE_SECONDS:g}\n"
         "or max by (cluster, namespace, job, instance, uuid) "
-        f"(goodput_gpu_data_age_seconds) > {options.scaled(STALE_SECONDS):g}",
+        f"(goodput_gpu_data_age_seconds) > {STALE_SECONDS:g}",
         severity=Severity.WARNING,
         hold=options.span(5 * MINUTE),
         annotations=plain(
@@ -170,7 +171,7 @@ def _sources(options: Options) -> Iterator[Alert]:
     every = mean(REQUESTS, HOUR, options)
     yield Alert(
         name="GoodputUnevaluable",
-        expr=f"{unknown} / ({every} > 0) > 0.1\n"
+        expr=f"{unknown} / ({every} > 0) > {UNEVALUABLE:g}\n"
         f"and {every} * {options.scaled(HOUR):g} >= {options.minimum_events}",
         severity=Severity.WARNING,
         hold=options.span(15 * MINUTE),

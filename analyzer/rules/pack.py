@@ -11,6 +11,7 @@ from analyzer.rules import (
     constraint,
     engines,
     fault_alerts,
+    latency,
     limits,
     requests,
     slo_alerts,
@@ -65,6 +66,7 @@ def rule_groups(classes: tuple[SloClass, ...], options: Options) -> tuple[Group,
             SLOW_INTERVAL,
         ),
         group("capacity", capacity_alerts.alerts(options)),
+        group("latency", latency.recordings(options)),
         group("faults", [*fault_alerts.recordings(), *fault_alerts.alerts(options)]),
     )
 

@@ -121,9 +121,8 @@ def _bounds(slo_class: SloClass, options: Options) -> Iterator[Alert]:
         pairs = []
         for row in rows:
             least = _number(1 - row.bad_share)
-            events = (
-                f"max {by(CLASS)} ({mean(bounds.EVENTS, row.short, options, chosen)})"
-            )
+            events = mean(bounds.EVENTS, row.short, options, chosen)
+            events = f"{'max' if page else 'min'} {by(CLASS)} ({events})"
             pairs.append(
                 f"  {name(row.long)}{chosen} < {least}\n"
                 f"  and {name(row.short)}{chosen} < {least}\n"

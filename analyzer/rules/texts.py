@@ -43,10 +43,11 @@ def _leading(found: str, nothing: str) -> str:
 
 
 CAUSE = '{{ label "family" . }}/{{ label "cause" . }}'
-LIMIT = _leading(CAUSE, UNKNOWN)
+LIMIT = _leading(CAUSE, '{{ or $labels.constraint "unknown" }}')
 VERDICT = _leading(
     CAUSE + " ({{ value . | humanizePercentage }} of the last 5 minutes)",
-    "unknown (engines show no limit, or are not seen)",
+    '{{ or $labels.constraint "unknown" }} '
+    "(engines show no limit in the last 5 minutes)",
 )
 ADVICE = _leading(
     '{{ or (label "advice" .) "See the runbook." }}',
