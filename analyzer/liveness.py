@@ -37,6 +37,7 @@ class Liveness:
         self.gaps = 0
         self._failing_since: float | None = None
         self._reading: EngineReading | None = None
+        self._sleeps = False
         self._refused_at: float | None = None
 
     def fail(self, attempt: Attempt) -> None:
@@ -51,6 +52,7 @@ class Liveness:
         self.attempt = attempt
         self._failing_since = None
         self._reading = reading
+        self._sleeps = _asleep(reading)
         work = sum(
             value
             for group, value in reading.gauges.items()
@@ -109,7 +111,7 @@ class Liveness:
             if reading.frontend:
                 return "stats_disabled", "no engine series: --disable-log-stats"
             return "serving", "no series yet"
-        if _asleep(reading):
+        if self._sleeps:
             return "sleeping", "engine_sleep_state is not awake"
         if self.pulse is Pulse.STALLED:
             still = at - (self.heartbeat.progressed_at or at)
