@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from gateway_formats import MIDDLEWARE_LINE
 from gateway_truth import LOGS, unpacked
-from test_gateway_hazards import MIDDLEWARE_LINE
 
 from analyzer.config_gateways import FORMATS, GatewaySource, LogField
 from analyzer.gateways.detect import detect, format_for
