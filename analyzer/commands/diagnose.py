@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,11 +18,14 @@ from analyzer.commands.common import (
     number,
     print_json,
 )
-from analyzer.commands.replay import load_replay_config
+from analyzer.commands.replay import load_replay_config, recorded_gpus
 from analyzer.config import Config, load_config
+from analyzer.config_gpus import GpuSource
 from analyzer.config_sources import EngineSource
 from analyzer.document import windows
 from analyzer.flow import EngineFlow
+from analyzer.gpus.activity import engine_activity
+from analyzer.gpus.flow import GpuFlow
 from analyzer.replay import replay
 from analyzer.slo_rows import Document
 from analyzer.sources.discover import all_engines
@@ -87,7 +91,8 @@ def diagnose_command(
 def _recorded(directory: Path, config_file: Path | None) -> list[EngineFlow]:
     config = load_replay_config(directory, config_file)
     try:
-        found = replay(read_scrapes(directory), config)
+        gpus = recorded_gpus(directory, config)
+        found = replay(read_scrapes(directory), config, gpus=gpus)
     except RecordingError as error:
         fail(str(error), Exit.FAILED)
     if found is None:
@@ -127,14 +132,35 @@ def _watched(config_file: Path, seconds: float) -> list[EngineFlow]:
     if not sources:
         fail(f"{config_file}: there is no engine to ask", Exit.USAGE)
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
-        flows = list(pool.map(lambda s: _watch(s, config, seconds), sources))
+        gpus = list(pool.map(_look, config.gpus))
+        watch = partial(_watch, config=config, gpus=gpus, seconds=seconds)
+        flows = list(pool.map(watch, sources))
     if not any(flow.reading for flow in flows):
         reasons = {flow.attempt.reason for flow in flows if flow.attempt}
         fail(f"no engine could be read: {', '.join(sorted(reasons))}", Exit.FAILED)
     return flows
 
 
-def _watch(source: EngineSource, config: Config, seconds: float) -> EngineFlow:
+def _look(source: GpuSource) -> GpuFlow:
+    """Returns a GPU exporter's flow after one page, which is a mean over a while."""
+    flow = GpuFlow(source)
+    began, at = time.monotonic(), time.time()
+    fetcher = Fetcher.of(source)
+    try:
+        page = flow.read(fetcher.get(source.url, timeout=source.timeout).text, at)
+    except ScrapeError as error:
+        spent = time.monotonic() - began
+        flow.fail(error.reason, at, seconds=spent, detail=error.detail)
+    else:
+        flow.observe(page, seconds=time.monotonic() - began)
+    finally:
+        fetcher.close()
+    return flow
+
+
+def _watch(
+    source: EngineSource, *, config: Config, gpus: Sequence[GpuFlow], seconds: float
+) -> EngineFlow:
     """Returns an engine's flow after *seconds* of samples at its interval."""
     flow = EngineFlow(source, config, since=time.time())
     end = time.monotonic() + seconds
@@ -152,6 +178,7 @@ def _watch(source: EngineSource, config: Config, seconds: float) -> EngineFlow:
                 flow.fail(error.reason, at, seconds=spent, detail=error.detail)
             else:
                 spent = time.monotonic() - began
+                flow.diagnosis.gpu = engine_activity(gpus, source, at)
                 flow.observe(flow.read(text, at), seconds=spent)
             samples += 1
     finally:

@@ -49,7 +49,7 @@ def replay_command(
     """
     config = load_replay_config(directory, config_file)
     try:
-        gpus = _gpus(directory, config)
+        gpus = recorded_gpus(directory, config)
         found = replay(read_scrapes(directory), config, gpus=gpus)
         if found is None:
             fail(f"{directory}: the recording has no scrapes", Exit.FAILED)
@@ -70,7 +70,7 @@ def replay_command(
         raise SystemExit(int(Exit.FINDING))
 
 
-def _gpus(directory: Path, config: Config) -> GpuReplay | None:
+def recorded_gpus(directory: Path, config: Config) -> GpuReplay | None:
     """Returns the recorded GPU exporter, None when there is none."""
     if not holds(directory, GPU_SCRAPES):
         return None

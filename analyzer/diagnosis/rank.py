@@ -10,7 +10,7 @@ from analyzer.diagnosis.arrivals import Arrivals, Bin, Burstiness
 from analyzer.diagnosis.forecast import SPAN_SECONDS, Exhaustion, exhaustion
 from analyzer.diagnosis.intervals import Interval, Window, stretch
 from analyzer.diagnosis.rules import judge
-from analyzer.diagnosis.situation import GpuActivity, Knobs, Situation
+from analyzer.diagnosis.situation import STEP_FAMILIES, GpuActivity, Knobs, Situation
 from analyzer.diagnosis.step_time import StepTimes
 from analyzer.diagnosis.thresholds import HOLD, PINNED, QUEUE_SHARE, RECENT, SLOWDOWN
 from analyzer.verdict import Family, Verdict
@@ -57,15 +57,20 @@ class RankDiagnosis:
         self._learn_plateau(interval)
         self._count_arrivals(interval, before, context)
         now = stretch(recent)
+        lately = self.window.last(LONGER_SECONDS)
+        longer = stretch(lately)
         self.burst = self.arrivals.burstiness()
         self.forecast = exhaustion(self.window.last(SPAN_SECONDS))
+        current = self.verdict
+        step_binds = current is not None and current.family in STEP_FAMILIES
         situation = Situation(
             interval.end,
             now,
-            stretch(self.window.last(LONGER_SECONDS)),
+            longer,
             recent,
             queued_seconds=self.queued_seconds(interval.end),
             fixed=self.steps.fixed_share(now, recent),
+            fixed_longer=self.steps.fixed_share(longer, lately) if step_binds else None,
             burst=self.burst,
             forecast=self.forecast,
             knobs=context.knobs,
@@ -73,7 +78,7 @@ class RankDiagnosis:
             limits=context.limits,
             signals=context.signals,
             gpu=context.gpu,
-            in_force=self.verdict,
+            in_force=current,
         )
         verdict = self._settle(judge(situation), interval)
         self.verdict = replace(verdict, advice=advice(verdict, situation))

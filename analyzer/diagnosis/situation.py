@@ -69,7 +69,9 @@ class Situation:
 
     `queued_seconds` is how long the queue has been there. `limits` has the SLO's
     thresholds in seconds by criterion. `signals` are those on the page.
-    `pinned` says that the batch stays at the largest seen with requests waiting.
+    `fixed_longer` is known while a step is the limit, so that a few seconds
+    without prompts do not lift it. `pinned` says that the batch stays at the largest
+    seen with requests waiting.
     """
 
     at: float
@@ -78,6 +80,7 @@ class Situation:
     recent: Sequence[Interval]
     queued_seconds: float = 0.0
     fixed: FixedShare | None = None
+    fixed_longer: FixedShare | None = None
     burst: Burstiness | None = None
     forecast: Exhaustion | None = None
     knobs: Knobs = field(default_factory=Knobs)
@@ -157,6 +160,9 @@ class Situation:
         if fixed is None:
             return None
         if fixed.likely < self.fixed_limit:
+            return True
+        longer = self.fixed_longer
+        if longer is not None and longer.likely < self.fixed_limit:
             return True
         late = self.missed("tpot")
         most = late is not None and late >= MISSED_MOST.value
