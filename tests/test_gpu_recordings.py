@@ -65,6 +65,37 @@ def test_recording_holds_both_and_a_replay_reads_them(tmp_path: Path) -> None:
     assert "GPUs vllm: 0 gaps" in goodput("replay", recording).stdout
 
 
+def test_discovered_engine_is_recorded_with_its_own_nodes_gpus(tmp_path: Path) -> None:
+    """Of two nodes' exporters the engine's is recorded, and replay knows its pod."""
+    ours = rows("DCGM_FI_PROF_DRAM_ACTIVE 0.5", labels='hostname="n2",pod="vllm-7"')
+    other = rows("DCGM_FI_PROF_DRAM_ACTIVE 0.9", uuid="GPU-2", labels='pod="vllm-8"')
+    with (
+        GpuServer(page(DECODE)) as far,
+        GpuServer(ours + other) as near,
+        SyntheticEngine() as engine,
+    ):
+        address = engine.url.removeprefix("http://").removesuffix("/metrics")
+        (tmp_path / "t.yml").write_text(
+            f"- targets: ['{address}']\n  labels: {{pod: vllm-7, node: n2}}\n"
+        )
+        path = tmp_path / "c.yml"
+        path.write_text(
+            "engines: [{name: fleet, interval: 200ms, file_sd: {files: [t.yml]}}]\n"
+            "gpus:\n"
+            f'  - {{name: a, url: "{far.url}", match: {{hostname: n1}}}}\n'
+            f'  - {{name: b, url: "{near.url}", match: {{hostname: n2}}}}\n'
+        )
+        recording = tmp_path / "r"
+        done = goodput("record", "--config.file", path, "--for", "200ms", recording)
+    assert done.exit_code == 0, done.output
+    assert (recording / "gpu" / "0000.prom").read_text() == ours + other
+    found = json.loads(goodput("replay", recording, "--format", "json").stdout)
+    (exporter,) = found["gpus"]
+    assert exporter["target"] == "b"
+    assert exporter["join"]["how"] == "pod vllm-7"
+    assert [d["uuid"] for d in exporter["devices"] if d["ours"]] == [UUID]
+
+
 def test_hanging_gpu_exporter_costs_no_scrape_of_the_engine(tmp_path: Path) -> None:
     """The engine's scrapes go on at their pace; the hang stands in the GPU's index."""
     with GpuServer("") as gpus, SyntheticEngine() as engine:

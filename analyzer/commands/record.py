@@ -20,6 +20,7 @@ from analyzer.commands.common import Exit, config_option, fail
 from analyzer.config import Config, load_config
 from analyzer.config_gpus import GpuSource
 from analyzer.config_sources import EngineSource
+from analyzer.gpus.match import same_host
 from analyzer.sources.discover import all_engines
 from analyzer.sources.log_file import LogCopy
 from analyzer.sources.recording import (
@@ -55,9 +56,10 @@ def record_command(
 ) -> None:
     """Records an engine's metrics (and its GPUs') into DIRECTORY.
 
-    Writes scrapes/NNNN.prom with scrapes/index.csv, gpu/ likewise when a GPU
-    exporter is configured, access.log when a gateway's log is a file, and
-    config.yml. Ctrl-C ends the recording early; what is there is complete.
+    Writes scrapes/NNNN.prom with scrapes/index.csv, gpu/ likewise for the GPU
+    exporter of the engine's node (the first one when that is not known), access.log
+    when a gateway's log is a file, and config.yml. Ctrl-C ends the recording early;
+    what is there is complete.
 
     \b
     Examples:
@@ -80,7 +82,7 @@ def record_command(
             stack.callback(pages.close)
             gpus = [
                 stack.enter_context(closing(_Aside(gpu, directory, every)))
-                for gpu in config.gpus[:1]
+                for gpu in _gpus(config, engine)
             ]
             copies = _copies(config, directory)
             for copy in copies:
@@ -90,7 +92,7 @@ def record_command(
                 "gpus": {gpu.name for gpu in gpus},
                 "gateways": {copy.name for copy in copies},
             }
-            document = _recorded(expanded(node), names)
+            document = _recorded(expanded(node), names, engine)
             text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
             (directory / "config.yml").write_text(text, encoding="utf-8")
             _record([*gpus, pages, *copies], seconds, every or engine.interval)
@@ -102,19 +104,40 @@ def record_command(
         fail(f"{engine.url}: no page was recorded", Exit.FAILED)
 
 
-def _recorded(document: object, names: Mapping[str, Collection[str]]) -> object:
+def _recorded(
+    document: object, names: Mapping[str, Collection[str]], engine: EngineSource
+) -> object:
     """Returns a configuration document without the sources that are not recorded.
 
-    A replay takes the first of each kind for the recorded one.
+    A replay takes the first of each kind for the recorded one. It no longer knows the
+    pod and the node that discovery told of *engine*, so the GPUs' match gets them.
     """
     if not isinstance(document, dict):
         return document
-    return {
+    kept = {
         key: [item for item in value if item["name"] in names[key]]
         if key in names
         else value
         for key, value in document.items()
     }
+    for gpu in kept.get("gpus", ()):
+        match = gpu.setdefault("match", {})
+        if "node" in engine.labels:
+            match.setdefault("hostname", engine.labels["node"])
+        if "pod" in engine.labels and not match.keys() - {"hostname"}:
+            match["pod"] = engine.labels["pod"]
+    return kept
+
+
+def _gpus(config: Config, engine: EngineSource) -> list[GpuSource]:
+    """Returns the GPU exporter of the engine's node, else the first one."""
+    node = engine.labels.get("node", "")
+    near = [
+        gpu
+        for gpu in config.gpus
+        if node and gpu.match.hostname and same_host(gpu.match.hostname, node)
+    ]
+    return [*near, *config.gpus][:1]
 
 
 def _engine(config: Config, target: str) -> EngineSource:
