@@ -121,7 +121,7 @@ def _troubles(
         else:
             items.append(_crowd(state, group))
     items += [_log_trouble(log) for log in logs if log.troubled]
-    items += [_gpu_trouble(gpu) for gpu in gpus if gpu.troubled]
+    items += _gpu_troubles([gpu for gpu in gpus if gpu.troubled])
     calm = _calm([t for t in targets if not t.troubled], logs, gpus)
     if not items:
         return tag("ul", tag("li", calm), class_="trouble")
@@ -136,10 +136,18 @@ def _log_trouble(log: Log) -> Markup:
     return tag("li", page_logs.condition(log), ": request log ", link, note)
 
 
-def _gpu_trouble(gpu: Exporter) -> Markup:
-    link = tag("a", name(gpu.row["target"]), href=f"#{gpu.anchor}")
-    note = f" — {gpu.note}" if gpu.note else ""
-    return tag("li", page_gpus.condition(gpu), ": GPU exporter ", link, note)
+def _gpu_troubles(gpus: Sequence[Exporter]) -> list[Markup]:
+    """Returns a line for each of the first exporters, and one for the others."""
+    items = []
+    for gpu in gpus[:NAMED_ALONE]:
+        link = tag("a", name(gpu.row["target"]), href=f"#{gpu.anchor}")
+        note = f" — {gpu.note}" if gpu.note else ""
+        items.append(tag("li", page_gpus.condition(gpu), ": GPU exporter ", link, note))
+    more = len(gpus) - NAMED_ALONE
+    if more > 0:
+        link = tag("a", plural(more, "more GPU exporter"), href="#gpus")
+        items.append(tag("li", link, " in trouble"))
+    return items
 
 
 def _trouble(state: Markup, target: Target) -> Markup:

@@ -22,11 +22,13 @@ from exporter.page_text import (
     size,
     table,
     tag,
+    within,
 )
 
 Row = dict[str, Any]
 OPEN_EXPORTERS = 2
 MAX_DEVICES = 64  # of one exporter
+SECTION_BYTES = 500_000
 _RATIOS = (
     ("gpu_engine_active_ratio", "Engine"),
     ("gpu_dram_active_ratio", "DRAM"),
@@ -127,10 +129,16 @@ def section(exporters: Sequence[Exporter], at: float) -> Markup:
     if not exporters:
         return Markup()
     few = len(exporters) <= OPEN_EXPORTERS
+
+    def show(exporter: Exporter) -> Markup:
+        return _details(exporter, at, opened=few or exporter.troubled)
+
+    kept, missed = within(exporters, show, SECTION_BYTES)
     return tag(
         "section",
         tag("h2", "GPUs", id="gpus"),
-        *(_details(e, at, opened=few or e.troubled) for e in exporters),
+        *kept,
+        left_out(missed, "GPU exporter"),
         aria_labelledby="gpus",
     )
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from exporter.page_details import details
 from exporter.page_target import SIGNALS, Target, gauge, state_of
-from exporter.page_text import Markup, absent, join, left_out, name, table, tag
+from exporter.page_text import (
+    Markup,
+    absent,
+    join,
+    left_out,
+    name,
+    table,
+    tag,
+    within,
+)
 
 OPEN_TARGETS = 5
 PICTURED_RANKS = 400  # beyond them, only the first targets have sparklines
@@ -29,21 +38,6 @@ def section(targets: Sequence[Target], at: float) -> Markup:
         _all_details(targets, at),
         aria_labelledby="targets",
     )
-
-
-def within(
-    targets: Sequence[Target], show: Callable[[Target], Markup], limit: int
-) -> tuple[list[Markup], int]:
-    """Returns the targets that fit in *limit* bytes as shown, and how many do not."""
-    kept: list[Markup] = []
-    size = 0
-    for target in targets:
-        part = show(target)
-        size += len(part.encode())
-        if size > limit:
-            break
-        kept.append(part)
-    return kept, len(targets) - len(kept)
 
 
 def _overview(targets: Sequence[Target]) -> Markup:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape as escape_html
+from typing import TypeVar
 
 NNBSP = "\u202f"  # narrow no-break space: between thousands and before a unit
 DASH = "—"
@@ -18,6 +19,7 @@ NAME_CHARACTERS = 80
 TEXT_CHARACTERS = 1000
 MAX_DECIMALS = 5
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+T = TypeVar("T")
 _VOID = frozenset({"meta", "link", "br"})
 
 
@@ -125,6 +127,21 @@ def pairs(facts: Iterable[tuple[str, str]]) -> Markup:
         part for term, text in facts for part in (tag("dt", term), tag("dd", text))
     ]
     return tag("dl", *items, class_="facts")
+
+
+def within(
+    things: Sequence[T], show: Callable[[T], Markup], limit: int
+) -> tuple[list[Markup], int]:
+    """Returns the things that fit in *limit* bytes as shown, and how many do not."""
+    kept: list[Markup] = []
+    size = 0
+    for thing in things:
+        part = show(thing)
+        size += len(part.encode())
+        if size > limit:
+            break
+        kept.append(part)
+    return kept, len(things) - len(kept)
 
 
 def left_out(number: int, what: str) -> Markup:

@@ -94,6 +94,19 @@ def test_board_stands_beside_its_instances() -> None:
     assert said.index("78 W") < said.index("0 MIG 3") < said.index("0 MIG 6")
 
 
+def test_section_stays_small_with_many_exporters() -> None:
+    """A hundred nodes of eight GPUs: the first are shown, the rest is counted."""
+    fine, failing = capped(), capped()
+    failing.fail("timeout", 34.0, seconds=1.0)
+    found = shown(*[fine, failing] * 50, at=34.0)
+    assert (found.faults, found.open) == ([], [])
+    links = {a["href"] for a in found.of("a") if a["href"].startswith("#")}
+    assert links <= {f"#{a['id']}" for _, a in found.elements if "id" in a}
+    assert "47 more GPU exporters in trouble" in found.said("ul")
+    assert len(found.source) < 700_000
+    assert "GPU exporters left out to keep this page small" in found.said("main")
+
+
 def test_hostile_labels_stay_text() -> None:
     """Whatever a label holds, it is escaped and cut."""
     labels = 'pod="<script>x</script>",namespace="n",modelName="' + "m" * 300 + '"'
