@@ -52,7 +52,7 @@ $(VENV)/.venv:
 	@touch $@
 
 $(VENV)/.package: $(VENV)/.venv $(SOURCES)
-	$(BIN)/python -m pip install --quiet --no-build-isolation .
+	$(BIN)/python -m pip install --quiet --no-build-isolation '.[analyzer]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.venv pyproject.toml

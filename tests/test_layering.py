@@ -128,6 +128,7 @@ def state():
 # What the libraries themselves do at import is not ours.
 import apscheduler.schedulers.background, bcrypt, cheroot.wsgi, click, msgspec
 import prometheus_client.core, requests, urllib3, yaml
+import duckdb, fsspec, numpy, pandas, pyarrow
 for name in {names!r}:
     before = state()
     importlib.import_module(name)

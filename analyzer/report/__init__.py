@@ -1,0 +1,1 @@
+"""What happened in a period: from request logs, recordings or Prometheus."""

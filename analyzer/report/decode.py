@@ -1,0 +1,195 @@
+"""Blocks of a log to columns: by DuckDB where that is quicker, else line by line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from analyzer.config_gateways import GatewaySource
+from analyzer.gateways.detect import format_for
+from analyzer.gateways.record import LineProblem, RequestRecord
+from analyzer.report import envoy_columns
+from analyzer.report.columns import Bools, Columns, columns_of, replaced, taken
+from analyzer.report.json_table import JsonReader, Table
+from analyzer.sources.log_blocks import (
+    MAX_LINE_BYTES,
+    Piece,
+    blocks,
+    whole_lines,
+)
+from analyzer.sources.log_lines import PEEKED, LineFinder, lines_at
+
+FEWEST = 64  # lines for which a table is worth its while
+
+
+@dataclass(slots=True)
+class Lines:
+    """What became of lines: how many, why some gave no record, and the first such.
+
+    `first` is the number of that line, from 1, and what is wrong with it. `parsed`
+    are those that the record parser read.
+    """
+
+    lines: int = 0
+    records: int = 0
+    parsed: int = 0
+    problems: Counter[str] = field(default_factory=Counter)
+    first: tuple[int, str] | None = None
+
+    def problem(self, found: LineProblem, line: int) -> None:
+        """Notes a line that gave no record."""
+        self.problems[found.reason] += 1
+        if self.first is None:
+            self.first = line, str(found)
+
+    def then(self, other: Lines) -> None:
+        """Adds lines that stand behind these."""
+        if self.first is None and other.first is not None:
+            self.first = self.lines + other.first[0], other.first[1]
+        self.lines += other.lines
+        self.records += other.records
+        self.parsed += other.parsed
+        self.problems.update(other.problems)
+
+
+class Decoder:
+    """Reads one piece of a log, block by block, in order."""
+
+    def __init__(
+        self,
+        source: GatewaySource,
+        headers: Sequence[str],
+        *,
+        ids: bool = False,
+        fast: bool = True,
+    ) -> None:
+        found = format_for(source, headers)
+        if found is None:
+            raise ValueError("the format of a piece must be known")
+        self._format = found
+        self._headers = tuple(headers)
+        self._ids = ids
+        self._reader: JsonReader | None = None
+        if fast and found.name == "envoy":
+            self._reader = JsonReader(
+                {**envoy_columns.members(self._headers), envoy_columns.ID: "VARCHAR"}
+            )
+        self.lines = Lines()
+
+    def read(self, piece: Piece) -> Iterator[tuple[list[Columns], int]]:
+        """Yields a piece's requests in order, and how far reading has come, in bytes.
+
+        Raises LogError where the file cannot be read further.
+        """
+        if self._reader is not None and piece.plain:
+            yield from self._read_range(piece)
+        else:
+            yield from self._read_blocks(piece)
+
+    def _read_blocks(self, piece: Piece) -> Iterator[tuple[list[Columns], int]]:
+        for block in blocks(piece):
+            found = self._read(block.data)
+            if block.errors:
+                found.append(self._parse(block.errors, "stderr"))
+            self.lines.lines += block.too_long
+            self.lines.problems["too_long"] += block.too_long
+            yield [columns for columns in found if len(columns)], block.read
+        yield [self._finish()], 0
+
+    def _read_range(self, piece: Piece) -> Iterator[tuple[list[Columns], int]]:
+        """Reads with tables as far as they go, and the rest in blocks."""
+        begin, end = whole_lines(piece)
+        position = begin
+        if self._reader is not None and begin < end:
+            with LineFinder(piece.path, begin) as finder:
+                for table in self._reader.read_range(piece.path, begin, end):
+                    found = self._columns(table, finder.peek())
+                    lines = finder.take(len(table), np.flatnonzero(found[1]))
+                    if lines is None:
+                        break
+                    yield [self._mended(*found, lines)], finder.position - position
+                    position = finder.position
+        # What tables could not read, and a last line without its newline.
+        if position < end or piece.end is None or position < piece.end:
+            yield from self._read_blocks(replace(piece, begin=position))
+
+    def _columns(self, table: Table, head: bytes) -> tuple[Columns, Bools]:
+        return envoy_columns.columns(table, head, self._headers, ids=self._ids)
+
+    def _finish(self) -> Columns:
+        """Returns what waited for later lines: none will come."""
+        held = self._format.held()
+        self.lines.records += len(held)
+        return columns_of(held, ids=self._ids)
+
+    def close(self) -> None:
+        """Frees what reading needed."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def _read(self, data: bytes) -> list[Columns]:
+        """Reads lines; where a table cannot, it halves them to find out which."""
+        count = data.count(b"\n")
+        reader = self._reader
+        if reader is None or count < FEWEST or not data.startswith(b"{"):
+            return [self._parse(_split(data))]
+        table = reader.read(data, count)
+        if table is not None:
+            columns, odd = self._columns(table, data[:PEEKED])
+            return [self._mended(columns, odd, lines_at(data, np.flatnonzero(odd)))]
+        middle = data.find(b"\n", len(data) // 2) + 1
+        if not 0 < middle < len(data):
+            return [self._parse(_split(data))]
+        return [*self._read(data[:middle]), *self._read(data[middle:])]
+
+    def _mended(self, columns: Columns, odd: Bools, lines: list[bytes]) -> Columns:
+        """Returns the rows of a table, the odd ones as the record parser reads them."""
+        at = np.flatnonzero(odd)
+        kept = np.ones(len(columns), dtype=np.bool_)
+        records: list[RequestRecord] = []
+        for row, line in zip(at.tolist(), lines, strict=True):
+            record = self._record(line, self.lines.lines + row + 1)
+            if record is None:
+                kept[row] = False
+            else:
+                records.append(record)
+        self.lines.lines += len(columns)
+        self.lines.records += int(kept.sum())
+        if len(at):
+            by = columns_of(records, ids=self._ids)
+            columns = replaced(columns, at[kept[at]], by)
+        return columns if kept.all() else taken(columns, kept)
+
+    def _parse(self, lines: Sequence[bytes], problem: str = "") -> Columns:
+        """Reads lines one by one; no record counts as its reason or as *problem*."""
+        records = []
+        for line in lines:
+            record = self._record(line, self.lines.lines + 1, problem)
+            self.lines.lines += 1
+            if record is not None:
+                records.append(record)
+        self.lines.records += len(records)
+        return columns_of(records, ids=self._ids)
+
+    def _record(
+        self, line: bytes, number: int, problem: str = ""
+    ) -> RequestRecord | None:
+        self.lines.parsed += 1
+        try:
+            if len(line) <= MAX_LINE_BYTES:
+                return self._format.parse(line)
+            wrong = LineProblem("too_long", f"more than {MAX_LINE_BYTES} bytes")
+        except LineProblem as found:
+            wrong = found
+        if problem:
+            self.lines.problems[problem] += 1
+        else:
+            self.lines.problem(wrong, number)
+        return None
+
+
+def _split(data: bytes) -> list[bytes]:
+    return data.removesuffix(b"\n").split(b"\n") if data else []

@@ -1,0 +1,151 @@
+"""Reports logs and recordings: finds the files, reads them, and shows how far it is."""
+
+from __future__ import annotations
+
+import glob
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+import click
+
+from analyzer.config import Config
+from analyzer.config_gateways import GatewaySource
+from analyzer.replay import replay
+from analyzer.report.constraints import Constraint, constraints_of
+from analyzer.report.report import Report
+from analyzer.report.requests_csv import RequestsFile
+from analyzer.report.run import (
+    OnBytes,
+    Part,
+    Rules,
+    ignore_bytes,
+    run_here,
+    run_on_cluster,
+)
+from analyzer.report.summary import Summary
+from analyzer.report.tables import report_of
+from analyzer.slo import matched_headers
+from analyzer.sources.log_blocks import LogError, Piece, pieces_of, size_of
+from analyzer.sources.log_file import log_path
+from analyzer.sources.recording import RecordingError, read_scrapes
+
+NO_CONSTRAINTS = (
+    "request logs do not tell what bound the engine; a recording or --prometheus does"
+)
+
+
+class NothingRead(ValueError):  # noqa: N818  it is nobody's error
+    """No log could be read; the text says why, one sentence a log."""
+
+
+def report_logs(
+    names: Sequence[str],
+    config: Config,
+    source: GatewaySource,
+    *,
+    requests_file: Path | None = None,
+    scheduler: str | None = None,
+) -> Report:
+    """Returns the report of logs, patterns of names, and recordings.
+
+    Raises NothingRead when none can be read, and ClusterError.
+    """
+    rules = rules_of(config, source)
+    paths, constraints, errors = _found(names, config)
+    headers = matched_headers(config.slo_classes)
+    pieces: list[Piece] = []
+    for path in paths:
+        try:
+            pieces += pieces_of(path, source, headers) or [Piece(path, source)]
+        except LogError as error:
+            errors[path] = str(error)
+    readable = [piece for piece in pieces if piece.path.stat().st_size]
+    if errors and not readable and not constraints:
+        raise NothingRead("; ".join(errors.values()))
+    summary = Summary()
+    parts: list[Part] = []
+    rows = RequestsFile(requests_file, rules.judge()) if requests_file else None
+    try:
+        with progress(readable) as on_bytes:
+            if scheduler is None:
+                found = run_here(
+                    readable,
+                    rules,
+                    on_bytes=on_bytes,
+                    on_columns=rows.add if rows else None,
+                )
+            else:
+                found = run_on_cluster(readable, rules, scheduler, on_bytes=on_bytes)
+            for part in found:
+                summary.merge(part.summary)
+                part.summary = Summary()
+                parts.append(part)
+    finally:
+        if rows is not None:
+            rows.close()
+    parts += [Part(Piece(path, source), error=text) for path, text in errors.items()]
+    parts += [Part(piece) for piece in pieces if piece not in readable]
+    return report_of(
+        summary,
+        config.slo_classes,
+        parts=parts,
+        constraints=constraints,
+        missing={} if constraints else {"constraints": NO_CONSTRAINTS},
+    )
+
+
+def rules_of(config: Config, source: GatewaySource) -> Rules:
+    """Returns how requests are judged by a configuration."""
+    aliases = {alias: name for e in config.engines for alias, name in e.aliases.items()}
+    return Rules(config.slo_classes, aliases, frozenset(source.policy_statuses))
+
+
+def _found(
+    names: Sequence[str], config: Config
+) -> tuple[list[Path], list[Constraint], dict[Path, str]]:
+    """Returns the logs that *names* mean, verdicts of recordings, and errors."""
+    paths: list[Path] = []
+    constraints: list[Constraint] = []
+    errors: dict[Path, str] = {}
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            try:
+                replayed = replay(read_scrapes(path), config)
+            except RecordingError as error:
+                errors[path] = str(error)
+                continue
+            if replayed is not None:
+                constraints += constraints_of(replayed[0])
+            log = log_path(path)
+            paths += [log] if log is not None else []
+            continue
+        if path.exists():
+            paths.append(path)
+            continue
+        found = glob.glob(name, recursive=True)  # noqa: PTH207  absolute ones too
+        matched = sorted(Path(match) for match in found)
+        paths += [match for match in matched if match.is_file()]
+        if not matched:
+            errors[path] = f"{name}: no such file, and no file matches"
+    return list(dict.fromkeys(paths)), constraints, errors
+
+
+@contextmanager
+def progress(pieces: Sequence[Piece]) -> Iterator[OnBytes]:
+    """Shows a progress bar on a terminal while the pieces are read."""
+    size = sum(size_of(piece) for piece in pieces)
+    if not sys.stderr.isatty():
+        yield ignore_bytes
+        return
+    with click.progressbar(length=size, label="reading", file=sys.stderr) as bar:
+        lock = Lock()
+
+        def on_bytes(read: int) -> None:
+            with lock:  # threads tell it
+                bar.update(read)
+
+        yield on_bytes

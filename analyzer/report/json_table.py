@@ -1,0 +1,199 @@
+"""JSON lines as a table of typed columns, read by DuckDB."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import duckdb
+import numpy as np
+from fsspec import AbstractFileSystem
+
+from analyzer.report.columns import Bools, Floats, Ints
+from analyzer.sources.log_blocks import MAX_LINE_BYTES
+
+MEMORY = "256MB"
+SCHEME = "range"
+ROWS = 50_000  # a table has at most about as many
+
+
+class Table:
+    """The members of a block of lines; a row a line, in their order."""
+
+    def __init__(self, table: Any) -> None:  # noqa: ANN401  pyarrow has no types
+        self._columns = {
+            name: column.combine_chunks() if hasattr(column, "chunks") else column
+            for name, column in zip(table.schema.names, table.columns, strict=True)
+        }
+        self._rows = int(table.num_rows)
+        self._coded: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def number(self, name: str) -> Floats:
+        """Returns a numeric member, NaN where it is null or missing."""
+        found: Floats = self._columns[name].to_numpy(zero_copy_only=False)
+        return found
+
+    def flag(self, name: str) -> Bools:
+        """Returns where a truth value is true."""
+        column = self._columns[name].fill_null(False)
+        found: Bools = column.to_numpy(zero_copy_only=False)
+        return found
+
+    def present(self, name: str) -> Bools:
+        """Returns where a member is neither null nor missing."""
+        found: Bools = self._columns[name].is_valid().to_numpy(zero_copy_only=False)
+        return found
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Returns a text of every row, "" for none."""
+        return tuple(self._columns[name].fill_null("").to_pylist())
+
+    def codes(self, name: str) -> tuple[Ints, int]:
+        """Returns the code of each row's text, and how many there are; null has one."""
+        encoded = self._encoded(name)
+        codes: Ints = encoded.indices.to_numpy().astype(np.int64)
+        return codes, len(encoded.dictionary)
+
+    def text(self, name: str, row: int) -> str | None:
+        """Returns one row's text, None for none."""
+        encoded = self._encoded(name)
+        value: str | None = encoded.dictionary[encoded.indices[row].as_py()].as_py()
+        return value
+
+    def _encoded(self, name: str) -> Any:  # noqa: ANN401
+        found = self._coded.get(name)
+        if found is None:
+            column = self._columns[name]
+            found = column.dictionary_encode(null_encoding="encode")
+            self._coded[name] = found
+        return found
+
+
+class JsonReader:
+    """Reads JSON lines into tables; each thread needs its own."""
+
+    def __init__(self, members: Mapping[str, str]) -> None:
+        self._members = dict(members)
+
+    @cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        found = duckdb.connect()
+        found.execute("SET threads = 1")
+        found.execute(f"SET memory_limit = '{MEMORY}'")
+        found.register_filesystem(_Ranges())
+        return found
+
+    def _arrow(self, source: Any) -> Any:  # noqa: ANN401  pyarrow has no types
+        return self._connection.read_json(
+            source,
+            columns=self._members,
+            format="newline_delimited",
+            maximum_object_size=2 * MAX_LINE_BYTES,
+        ).to_arrow_reader(ROWS)
+
+    def read(self, data: bytes, lines: int) -> Table | None:
+        """Returns a block of that many lines as a table.
+
+        None when a line is no JSON object or a member has a value of another type:
+        which line it is has to be found by reading less.
+        """
+        try:
+            table = self._arrow(io.BytesIO(data)).read_all()
+        except duckdb.Error:
+            return None
+        # A blank line is a line, and none to DuckDB.
+        return Table(table) if table.num_rows == lines else None
+
+    def read_range(self, path: Path, begin: int, end: int) -> Iterator[Table]:
+        """Yields a range of a file as tables; it ends early where `read` gives None."""
+        try:
+            for batch in self._arrow(f"{SCHEME}://{begin}-{end}{path}"):
+                yield Table(batch)
+        except duckdb.Error:
+            return
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.close()
+
+
+class _Range(io.RawIOBase):
+    """Some bytes of a file as if they were all of it."""
+
+    def __init__(self, path: str, begin: int, end: int) -> None:
+        super().__init__()
+        self._file = Path(path).open("rb", buffering=0)  # noqa: SIM115  closed below
+        self._begin, self._size, self._at = begin, end - begin, 0
+
+    def readable(self) -> bool:
+        """Whether it can be read: it can."""
+        return True
+
+    def seekable(self) -> bool:
+        """Whether it can go elsewhere: it can."""
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Goes to a place and returns it."""
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        """Returns the place."""
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """Returns the next bytes."""
+        left = self._size - self._at
+        wanted = left if size < 0 else min(size, left)
+        data = os.pread(self._file.fileno(), wanted, self._begin + self._at)
+        self._at += len(data)
+        return data
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+        super().close()
+
+
+class _Ranges(AbstractFileSystem):  # type: ignore[misc]
+    """Ranges of local files for DuckDB: `range://BEGIN-END/path`."""
+
+    protocol: ClassVar[str] = SCHEME
+    cachable: ClassVar[bool] = False
+
+    def info(self, path: str, **_options: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Returns the size of a range."""
+        _, begin, end = _parsed(path)
+        return {"name": path, "size": end - begin, "type": "file"}
+
+    def _open(self, path: str, mode: str = "rb", **_options: Any) -> _Range:  # noqa: ANN401, ARG002
+        return _Range(*_parsed(path))
+
+    def exists(self, path: str, **_options: Any) -> bool:  # noqa: ANN401, ARG002
+        """Whether a range is there: who asks has read it before."""
+        return True
+
+    def glob(self, path: str, **_options: Any) -> list[str]:  # noqa: ANN401
+        """Returns the one range; characters of patterns are those of its name."""
+        return [path]
+
+    def modified(self, path: str) -> datetime:
+        """Returns when the file changed."""
+        return datetime.fromtimestamp(Path(_parsed(path)[0]).stat().st_mtime, UTC)
+
+
+def _parsed(path: str) -> tuple[str, int, int]:
+    """Returns the file and the range of a path."""
+    given = path.removeprefix(f"{SCHEME}://")
+    place, slash, name = given.partition("/")
+    begin, _, end = place.partition("-")
+    return slash + name, int(begin), int(end)
