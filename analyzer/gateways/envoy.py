@@ -198,12 +198,11 @@ class _Envoy:
     ) -> RequestRecord:
         gateway = serving = delivery = None
         sent, end, e2e = line.us_us_tx_end, line.us_us_rx_end, line.us_ds_tx_end
-        if sent is not None:
-            uploaded = line.us_ds_rx_end
-            if uploaded is not None:
-                gateway = (sent - uploaded) * 1e-6 if sent > uploaded else 0.0
-            if end is not None and end >= sent:
-                serving = (end - sent) * 1e-6
+        uploaded = line.us_ds_rx_end
+        if sent is not None and uploaded is not None:
+            gateway = (sent - uploaded) * 1e-6 if sent > uploaded else 0.0
+        if sent is not None and end is not None and end >= sent:
+            serving = (end - sent) * 1e-6
         if e2e is not None:
             if end is not None and e2e >= end:
                 delivery = (e2e - end) * 1e-6
@@ -220,13 +219,20 @@ class _Envoy:
             ttft_kind = TtftKind.TOKEN
             ttft, tpot, max_gap, tokens, tokens_kind = _read_tokens(line, start)
         elif stream:
-            ttft, ttft_kind = self._first_output(line, path, header)
-            if ttft is not None and tokens is not None and tokens > 1:
-                # A client that closed after [DONE] leaves the end to the total.
-                last = e2e if end is None else end * 1e-6
-                if last is not None and last >= ttft:
-                    tpot = (last - ttft) / (tokens - 1)
-        headers = self._headers
+            first, ttft_kind = line.us_us_rx_body_beg, _FIRST_BODY_BYTE
+            if first is UNSET:
+                ttft, ttft_kind = self._by_headers(path, header)
+            elif first is not None:
+                ttft = first * 1e-6
+                self._unlearnt -= 1
+                if self._unlearnt < 0:
+                    self._learn(path, header, ttft)
+            # A client that closed after [DONE] leaves the end to the total.
+            last = e2e if end is None else end * 1e-6
+            if (tokens and tokens > 1 and ttft is not None) and (
+                last is not None and last >= ttft
+            ):
+                tpot = (last - ttft) / (tokens - 1)
         return RequestRecord(
             line.x_request_id or line.request_id or line.eg_request_id or "",
             start,
@@ -234,7 +240,7 @@ class _Envoy:
             (line.upstream_host or "")[:LONGEST_LABEL],
             line.tenant or "",
             (line.llm_model or line.model_hdr or "")[:LONGEST_LABEL],
-            headers.of(line) if headers is not None else _NO_HEADERS,
+            self._headers.of(line) if self._headers is not None else _NO_HEADERS,
             stream,
             line.response_code or None,
             outcome,
@@ -256,25 +262,20 @@ class _Envoy:
             tokens_kind is _COUNTED,
         )
 
-    def _first_output(
-        self, line: _Line, path: str, header: float | None
+    def _by_headers(
+        self, path: str, header: float | None
     ) -> tuple[float | None, TtftKind]:
-        """Returns the time to a stream's first output and its kind."""
-        first = line.us_us_rx_body_beg
-        if first is UNSET:
-            if header is not None and self.habits.late(path):
-                return header, TtftKind.HEADERS
-            return None, _NO_TTFT
-        if first is None:
-            return None, _FIRST_BODY_BYTE
-        first *= 1e-6
-        self._unlearnt -= 1
-        if self._unlearnt < 0:
-            self._learnt += 1
-            self._unlearnt = 0 if self._learnt < WELL_LEARNT else LEARN_FROM_EACH - 1
-            if header is not None:
-                self.habits.saw(path, header, first)
-        return first, _FIRST_BODY_BYTE
+        """Returns a stream's first output if its headers are known to come with it."""
+        if header is not None and self.habits.late(path):
+            return header, TtftKind.HEADERS
+        return None, _NO_TTFT
+
+    def _learn(self, path: str, header: float | None, first: float) -> None:
+        """Takes one of the streams that are learnt from, at first each of them."""
+        self._learnt += 1
+        self._unlearnt = 0 if self._learnt < WELL_LEARNT else LEARN_FROM_EACH - 1
+        if header is not None:
+            self.habits.saw(path, header, first)
 
 
 def _ended(line: _Line) -> Outcome:
