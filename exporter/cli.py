@@ -9,13 +9,14 @@ from pathlib import Path
 import click
 
 from analyzer.config import load_config
-from analyzer.strict import ConfigError
+from analyzer.strict import ConfigError, parse_duration
 from exporter.daemon import StartError, run
 from exporter.demo import NAMES, DemoOptions, scenarios_text
 from exporter.logs import FORMATS, configure_logging
 from exporter.web_config import read_web_config
 
 DISTRIBUTION = "llm-goodput"
+DAY = 86400.0
 
 
 @click.command(
@@ -30,6 +31,14 @@ DISTRIBUTION = "llm-goodput"
 )
 @click.option(
     "--config.check", "config_check", is_flag=True, help="Validate the file and exit."
+)
+@click.option(
+    "--config.auto-reload-interval",
+    "reload_interval",
+    default="0s",
+    show_default=True,
+    callback=lambda _context, _option, text: _seconds(text),
+    help="How often to look whether the file changed, and reload it; 0s is never.",
 )
 @click.option(
     "--web.listen-address",
@@ -116,6 +125,7 @@ DISTRIBUTION = "llm-goodput"
 def main(
     config_file: Path | None,
     config_check: bool,  # noqa: FBT001  a command line flag
+    reload_interval: float,
     listen_address: str,
     telemetry_path: str,
     web_config: Path | None,
@@ -159,10 +169,18 @@ def main(
             web_config=web_config,
             lifecycle=lifecycle,
             storage_path=storage_path,
+            reload_seconds=reload_interval,
             version=version(DISTRIBUTION),
         )
     except (ConfigError, StartError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _seconds(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds is None or 0 < seconds < 1 or seconds > DAY:
+        raise click.BadParameter(f"{text!r} is not 0s, nor a duration from 1s to 1d")
+    return seconds
 
 
 def _check(path: Path, web_config: Path | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -14,6 +15,7 @@ from typing import Self
 
 from analyzer.config import Config, load_config
 from exporter.demo import Demo, DemoError, DemoOptions
+from exporter.file_watch import Watch
 from exporter.service import Exporter, Options
 from exporter.state import StorageError, Store
 from exporter.web import App, Handlers, WebError, WebServer
@@ -34,10 +36,12 @@ def run(
     web_config: Path | None,
     lifecycle: bool,
     storage_path: Path | None,
+    reload_seconds: float,
     version: str,
 ) -> None:
     """Serves *config_file* or a *demo* until SIGTERM or SIGINT; SIGHUP reloads.
 
+    Every *reload_seconds*, unless 0, a configuration that changed is reloaded too.
     Raises ConfigError for a bad configuration, StartError for anything else that
     keeps it from starting.
     """
@@ -45,6 +49,7 @@ def run(
         signals = stack.enter_context(_Signals())
         site = None if demo is None else _start(demo, stack)
         load = _loader(config_file, site)
+        watch = _watch(config_file)  # before it is read
         store = _open_store(storage_path)
         server: WebServer | None = None
         exporter = Exporter(
@@ -65,7 +70,10 @@ def run(
             site.begin()
         server.start()
         logger.info("listening url=%s", server.url)
-        while signals.next() == signal.SIGHUP:
+        while (number := signals.next(reload_seconds)) in (None, signal.SIGHUP):
+            if number is None and not watch.changed():
+                continue
+            watch = _watch(config_file)
             exporter.reload()
         logger.info("stopping")
 
@@ -89,8 +97,12 @@ class _Signals:
         with suppress(BlockingIOError):  # there are enough to wake up for
             os.write(self._writing, bytes([number]))
 
-    def next(self) -> int:
-        """Waits for a signal and returns its number."""
+    def next(self, seconds: float) -> int | None:
+        """Returns the next signal's number; None when *seconds*, unless 0, pass."""
+        poll = select.poll()
+        poll.register(self._reading, select.POLLIN)
+        if not poll.poll(seconds * 1000 or None):
+            return None
         return os.read(self._reading, 1)[0]
 
     def __exit__(self, *_: object) -> None:
@@ -117,6 +129,13 @@ def _loader(config_file: Path | None, site: Demo | None) -> Callable[[], Config]
     if site is None:
         raise StartError("neither a configuration file nor a demonstration is given")
     return lambda: site.config
+
+
+def _watch(path: Path | None) -> Watch:
+    watch = Watch()
+    if path is not None:
+        watch.add(path)
+    return watch
 
 
 def _open_store(path: Path | None) -> Store | None:

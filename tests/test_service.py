@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 import requests
 from running_exporter import RunningExporter, configuration, value, wait_for
 from synthetic_engine import SyntheticEngine, free_port
@@ -47,6 +48,48 @@ def test_a_bad_reload_keeps_the_old_configuration_and_says_so(tmp_path: Path) ->
             exporter.process.send_signal(signal.SIGHUP)
             wait_for(lambda: exporter.value(LOADED) == 0)
             assert exporter.value("goodput_slo_objective_ratio") == 0.9
+
+
+def test_a_configuration_that_changes_is_reloaded_by_itself(tmp_path: Path) -> None:
+    """As the kubelet changes a ConfigMap: a link is turned to another folder."""
+    with SyntheticEngine() as engine:
+        first, second = tmp_path / "first", tmp_path / "second"
+        for folder in (first, second):
+            folder.mkdir()
+        text = configuration(first / "goodput.yml", engine.url).read_text("utf-8")
+        changed = text.replace("objective: 0.95", "objective: 0.9")
+        (second / "goodput.yml").write_text(changed, encoding="utf-8")
+        data = tmp_path / "data"
+        data.symlink_to(first)
+        with RunningExporter(
+            f"--config.file={data / 'goodput.yml'}",
+            "--config.auto-reload-interval=1s",
+        ) as exporter:
+            assert exporter.value("goodput_slo_objective_ratio") == 0.95
+            turned = tmp_path / "turned"
+            turned.symlink_to(second)
+            turned.replace(data)
+            wait_for(lambda: exporter.value("goodput_slo_objective_ratio") == 0.9)
+            (second / "goodput.yml").write_text("slo_classes: [", encoding="utf-8")
+            wait_for(lambda: exporter.value(LOADED) == 0)
+            assert exporter.value("goodput_slo_objective_ratio") == 0.9
+        assert sum("configuration reloaded" in line for line in exporter.log) == 1
+
+
+@pytest.mark.parametrize("text", ["30", "0.5s", "2d", "soon"])
+def test_a_reload_interval_that_makes_no_sense_is_refused(text: str) -> None:
+    """An interval has a unit, and is from a second to a day."""
+    done = subprocess.run(
+        [
+            Path(sys.executable).with_name("goodput-exporter"),
+            *("--demo", f"--config.auto-reload-interval={text}"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"{text!r} is not 0s, nor a duration from 1s to 1d" in done.stderr
 
 
 def test_reload_over_http_can_be_switched_off(tmp_path: Path) -> None:
