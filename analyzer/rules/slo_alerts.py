@@ -14,7 +14,7 @@ from analyzer.rules.constraint import verdict_name
 from analyzer.rules.limits import WINDOW, Limit, percentile_limits, stage_limits
 from analyzer.rules.requests import RATE, REQUESTS, judged, mean
 from analyzer.rules.rule import CLASS, MODEL, Alert, Options, Severity, by, duration, on
-from analyzer.rules.texts import MISSED, looked_up, plain, with_cause
+from analyzer.rules.texts import MISSED, link, looked_up, plain, with_cause
 from analyzer.slo import SloClass
 from analyzer.strict import format_duration
 
@@ -149,15 +149,18 @@ def _bounds(slo_class: SloClass, options: Options) -> Iterator[Alert]:
             expr=_routed(expr, severity),
             severity=severity,
             labels={"slo_class": slo_class.name, "slo": "goodput_bound"},
-            annotations=with_cause(
-                options,
-                summary,
-                f"No request log: from the engine's histograms between {lower} and "
-                f"{upper} were good in the last hour; the objective is "
-                f"{slo_class.objective:.4g}.\n"
-                "A request log, or buckets at the thresholds (goodput check --live "
-                "prints the flag), would tell exactly.",
-            ),
+            annotations={
+                **with_cause(
+                    options,
+                    summary,
+                    f"No request log: from the engine's histograms between {lower} and "
+                    f"{upper} were good in the last hour; the objective is "
+                    f"{slo_class.objective:.4g}.\n"
+                    "A request log, or buckets at the thresholds (goodput check --live "
+                    "prints the flag), would tell exactly.",
+                ),
+                **({} if page else {"runbook_url": link("bounds", options)}),
+            },
             comment=f"No exact source in the last hour. {derivation}",
         )
 
