@@ -189,6 +189,7 @@ class Page(HTMLParser):
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Notes an element that closes itself."""
+        assert tag != "script"
         self.loads += [str(v) for k, v in attrs if k in ("src", "href")]
 
     def handle_endtag(self, tag: str) -> None:
