@@ -301,7 +301,7 @@ GAUGES: Mapping[str, Callable[[View], Iterable[Row]]] = {
     "goodput_engine_waiting_requests": _waiting,
     "goodput_engine_kv_cache_usage_ratio": _rank_gauge("kv_cache_usage"),
     "goodput_engine_kv_cache_usage_ratio_max60s": _kv_peaks,
-    "goodput_constraint": lambda v: constraint_rows.constraints(v.flows),
+    "goodput_constraint": lambda v: constraint_rows.constraints(v.flows, v.at),
     "goodput_kv_cache_exhaustion_seconds": lambda v: constraint_rows.exhaustions(
         v.flows, v.at
     ),

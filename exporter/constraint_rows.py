@@ -10,12 +10,18 @@ from analyzer.verdict import Family
 Row = tuple[tuple[str, ...], float]
 
 
-def constraints(flows: Iterable[EngineFlow]) -> Iterator[Row]:
-    """Yields the families of every rank; exactly one is 1."""
+def constraints(flows: Iterable[EngineFlow], at: float) -> Iterator[Row]:
+    """Yields the families of every rank; exactly one is 1.
+
+    Of an engine that nobody has read lately only a fault is still true.
+    """
     for flow in flows:
+        stale = flow.stale(at)
         for rank, timeline in flow.timelines.items():
             latest = timeline.latest
             if rank == UNSEEN or latest is None:
+                continue
+            if stale and latest.verdict.family is not Family.FAULT:
                 continue
             for family in Family:
                 labels = (flow.source.name, *rank, family.value)

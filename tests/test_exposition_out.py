@@ -25,6 +25,7 @@ from analyzer.ledger import Ledger
 from analyzer.metric import Kind
 from analyzer.replay import replay
 from analyzer.sources.recording import read_scrapes
+from analyzer.verdict import VERDICTS
 from exporter.collector import GAUGES, PROCESS_PREFIXES, Families, View, families
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden"
@@ -169,6 +170,25 @@ def test_exactly_one_engine_state_is_one() -> None:
         assert sorted(states) == [0.0] * 6 + [1.0]
 
 
+def test_exactly_one_family_binds_and_every_verdict_has_its_counter() -> None:
+    """Of each rank; seconds under each verdict begin at 0, whatever is named."""
+    for name in CASES:
+        found = parse_text(page(name, PLAIN))
+        ranks: dict[tuple[str, ...], list[float]] = {}
+        for sample in found:
+            if sample.name == "goodput_constraint":
+                rank = sample.labels["model"], sample.labels["rank"]
+                ranks.setdefault(rank, []).append(sample.value)
+        assert ranks
+        assert all(sorted(v) == [0.0] * 8 + [1.0] for v in ranks.values())
+        seconds = {
+            (s.labels["family"], s.labels["cause"])
+            for s in found
+            if s.name == "goodput_constraint_seconds_total"
+        }
+        assert seconds >= {(family.value, cause) for family, cause in VERDICTS}
+
+
 def test_gauges_of_a_silent_engine_are_absent_and_its_counters_stay() -> None:
     """A minute after the last page the gauges are gone: absent is not 0."""
     now = view("kv-a")
@@ -180,6 +200,7 @@ def test_gauges_of_a_silent_engine_are_absent_and_its_counters_stay() -> None:
         "goodput_engine_waiting_requests",
         "goodput_engine_kv_cache_usage_ratio",
         "goodput_engine_kv_cache_usage_ratio_max60s",
+        "goodput_constraint",
     }
 
 

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field, replace
 from analyzer.diagnosis.advice import advice
 from analyzer.diagnosis.arrivals import Arrivals, Bin, Burstiness
 from analyzer.diagnosis.forecast import SPAN_SECONDS, Exhaustion, exhaustion
-from analyzer.diagnosis.intervals import Interval, Window, stretch
+from analyzer.diagnosis.intervals import Interval, Stretch, Window, stretch
 from analyzer.diagnosis.rules import judge
-from analyzer.diagnosis.situation import STEP_FAMILIES, GpuActivity, Knobs, Situation
-from analyzer.diagnosis.step_time import StepTimes
+from analyzer.diagnosis.situation import GpuActivity, Knobs, Situation, bound_by_step
+from analyzer.diagnosis.step_time import FixedShare, StepTimes
 from analyzer.diagnosis.thresholds import HOLD, PINNED, QUEUE_SHARE, RECENT, SLOWDOWN
 from analyzer.verdict import Family, Verdict
 
 LONGER_SECONDS = 20.0
 PLATEAU_SAMPLES = 5
+LEAST_INTERVALS = 2
 SMALL_PLATEAU = 4.0  # up to this batch one request less is another batch
 CALM_FAMILIES = (Family.NONE, Family.UNKNOWN)
 
@@ -62,14 +63,14 @@ class RankDiagnosis:
         self.burst = self.arrivals.burstiness()
         self.forecast = exhaustion(self.window.last(SPAN_SECONDS))
         current = self.verdict
-        step_binds = current is not None and current.family in STEP_FAMILIES
+        step_binds = bound_by_step(current)
         situation = Situation(
             interval.end,
             now,
             longer,
             recent,
             queued_seconds=self.queued_seconds(interval.end),
-            fixed=self.steps.fixed_share(now, recent),
+            fixed=self._fixed_share(now, recent),
             fixed_longer=self.steps.fixed_share(longer, lately) if step_binds else None,
             burst=self.burst,
             forecast=self.forecast,
@@ -83,6 +84,20 @@ class RankDiagnosis:
         verdict = self._settle(judge(situation), interval)
         self.verdict = replace(verdict, advice=advice(verdict, situation))
         return self.verdict
+
+    def _fixed_share(
+        self, now: Stretch, recent: tuple[Interval, ...]
+    ) -> FixedShare | None:
+        """Returns the fixed share of the steps since the queue began, if that is new.
+
+        The batch filled up before: those steps held all its prompts at once.
+        """
+        since = self._queued_since
+        if since is not None:
+            young = tuple(i for i in recent if i.begin >= since - 1e-6)
+            if LEAST_INTERVALS <= len(young) < len(recent):
+                return self.steps.fixed_share(stretch(young), young)
+        return self.steps.fixed_share(now, recent)
 
     def queued_seconds(self, at: float) -> float:
         """Returns how long the present queue has been there, 0 without one."""

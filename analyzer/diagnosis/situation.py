@@ -12,8 +12,8 @@ from analyzer.diagnosis.step_time import FixedShare
 from analyzer.diagnosis.thresholds import (
     AT_CAP,
     FIXED_SHARE,
+    FIXED_SHARE_LATE,
     FIXED_SHARE_PREFILL,
-    FLAT_NEAR_SLO,
     KV_HIGH,
     KV_PROMPTS,
     LEAVE,
@@ -25,7 +25,7 @@ from analyzer.diagnosis.thresholds import (
 from analyzer.verdict import Evidence, Family, Verdict
 
 ENGINE = "engine"
-STEP_FAMILIES = (Family.COMPUTE, Family.MEMORY)  # whose limit is a share of a step
+STEP_CAUSES = ("prefill", "decode", "hbm_bandwidth")  # of which a step is the limit
 DECODE_WEIGHT = 2.0  # of an output token against a prompt token, see PREFILL_TOKENS
 
 
@@ -91,10 +91,8 @@ class Situation:
     pinned: bool | None = None
 
     def eased(self, limit: float) -> float:
-        """Returns *limit*, further off while a compute verdict is in force."""
-        current = self.in_force
-        bound = current is not None and current.family in STEP_FAMILIES
-        return limit * LEAVE.value if bound else limit
+        """Returns *limit*, further off while a step is the limit."""
+        return limit * LEAVE.value if bound_by_step(self.in_force) else limit
 
     @property
     def prefill_share(self) -> float | None:
@@ -166,13 +164,20 @@ class Situation:
             return True
         late = self.missed("tpot")
         most = late is not None and late >= MISSED_MOST.value
-        if most and fixed.likely < self.eased(FLAT_NEAR_SLO.value):
+        if most and fixed.likely < self.eased(FIXED_SHARE_LATE.value):
             return True
         return False if fixed.estimate is not None else None
 
     def lacking(self, *signals: str) -> tuple[str, ...]:
         """Returns those of *signals* that the page does not have."""
         return tuple(s for s in signals if s not in self.signals)
+
+
+def bound_by_step(verdict: Verdict | None) -> bool:
+    """Whether *verdict* says that what is in a step is the limit."""
+    if verdict is None:
+        return False
+    return verdict.cause in STEP_CAUSES or verdict.family is Family.COMPUTE
 
 
 def evidence(

@@ -117,7 +117,7 @@ def _slow_alone(s: Situation, criterion: str) -> bool:
 def _slow_steps(s: Situation) -> bool:
     """Whether the batch has slowed its steps down: a smaller one would be faster."""
     fixed = s.fixed
-    return fixed is not None and fixed.likely < FLAT_NEAR_SLO.value
+    return fixed is not None and fixed.likely < FLAT.value
 
 
 def _api_gap(s: Situation) -> float | None:
@@ -147,6 +147,8 @@ def flat(s: Situation) -> Verdict | None:
     rate = share is not None and share >= PREFILL_NEARLY_ALL.value
     if not many and not (rate and now.running >= FLAT_PREFILLS.value):
         return None
+    if s.queued_seconds and not rate:
+        return None  # a queue says more, once it stands
     limit = s.limits.get("tpot") or s.limits.get("itl")
     used = limit is not None and fixed.step >= SLO_USED.value * limit
     most = s.eased(FLAT_NEAR_SLO.value if used else FLAT.value)

@@ -97,14 +97,17 @@ class StepTimes:
         running = now.running
         if running is None:  # then those that decode, by Little's law
             running = (now.decode or 0.0) * step / (now.seconds or 1.0)
-        upper = min(1.0, _shortest(recent) / step, _ridge(now))
+        gaps = _gaps(recent)
+        upper = min(1.0, _shortest(gaps) / step, _ridge(now))
         reference = min(self._sizes.values(), key=lambda s: s.step, default=None)
         if reference is None:
             return FixedShare(step, upper, None)
         upper = min(upper, reference.step / step)
         estimate = None
         if running >= GROWN.value * reference.running:
-            slope = (step - reference.step) / (running - reference.running)
+            # Prompts come with the sequences; their part is no cost of the batch.
+            bare = step if gaps is None else min(step, _without_prompts(gaps))
+            slope = (bare - reference.step) / (running - reference.running)
             fixed = reference.step - max(0.0, slope) * reference.running
             estimate = min(upper, max(0.0, fixed) / step)
         return FixedShare(step, upper, estimate, reference.step, reference.running)
@@ -141,15 +144,18 @@ def _without_prompts(gaps: Histogram) -> float:
     return mean if bracket is None else min(mean, bracket[1])
 
 
-def _shortest(recent: Sequence[Interval]) -> float:
-    """Returns a time that some of the present steps certainly stayed under."""
+def _gaps(recent: Sequence[Interval]) -> Histogram | None:
+    """Returns the gaps of all of *recent*, None when there are none."""
     total: Histogram | None = None
     for interval in recent:
         if interval.itl is not None and interval.itl.count:
             total = interval.itl if total is None else total + interval.itl
-    if total is None:
-        return math.inf
-    bracket = total.quantile_bracket(LOWEST_SHARE)
+    return total
+
+
+def _shortest(gaps: Histogram | None) -> float:
+    """Returns a time that some of the present steps certainly stayed under."""
+    bracket = gaps.quantile_bracket(LOWEST_SHARE) if gaps is not None else None
     return math.inf if bracket is None else bracket[1]
 
 
