@@ -11,6 +11,7 @@ from analyzer.commands.diagnose import diagnose_command
 from analyzer.commands.record import record_command
 from analyzer.commands.replay import replay_command
 from analyzer.commands.rules import rules_command
+from analyzer.commands.sweep import sweep_command
 
 
 @click.group(context_settings={"max_content_width": 100})
@@ -28,5 +29,6 @@ for command in (
     record_command,
     replay_command,
     rules_command,
+    sweep_command,
 ):
     main.add_command(command)

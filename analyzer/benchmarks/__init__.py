@@ -1,0 +1,1 @@
+"""Readers of what benchmark tools write, one module a tool."""

@@ -1,0 +1,1 @@
+"""Judging benchmark results: goodput, intervals and curves over the load."""
