@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from analyzer import slo
-from analyzer.config_gateways import GatewaySource, read_gateway
+from analyzer.config_gateways import PLACES, GatewaySource, read_gateway
 from analyzer.config_gpus import GpuSource, read_gpu
 from analyzer.config_sources import EngineGroup, EngineSource, read_engine
 from analyzer.slo import SloClass
-from analyzer.strict import ConfigError, Node, load, parse
+from analyzer.strict import ConfigError, Node, load, parse, shown
 
 SECTIONS = ("slo_classes", "engines", "gpus", "gateways", "limits", "engine_histograms")
 
@@ -88,6 +88,7 @@ def read_config(node: Node) -> Config:
         ("gateways", config.gateways),
     ):
         _refuse_twins(members.get(section), [source.name for source in sources])
+    _refuse_logs_read_twice(members.get("gateways"), config.gateways)
     return config
 
 
@@ -100,6 +101,19 @@ def _refuse_twins(node: Node | None, names: list[str]) -> None:
         if node is not None and name in names[:index]:
             path = f"{node.path}[{index}].name"
             raise ConfigError(path, f"{name!r} is given twice", node.file)
+
+
+def _refuse_logs_read_twice(node: Node | None, logs: Sequence[GatewaySource]) -> None:
+    """Raises ConfigError for a log that two entries have: it would count twice."""
+    readers: dict[tuple[str, str], str] = {}
+    for index, log in enumerate(logs):
+        place = next(place for place in PLACES if getattr(log, place))
+        address = getattr(log, place)
+        first = readers.setdefault((place, address), log.name)
+        if node is not None and first != log.name:
+            path = f"{node.path}[{index}].{place}"
+            message = f"{shown(address)} is the log of {first!r} already"
+            raise ConfigError(path, message, node.file)
 
 
 def _read_limits(node: Node | None) -> Limits:

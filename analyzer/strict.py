@@ -242,6 +242,8 @@ class Node:
             raise self._wanted(what)
         if not text.isascii() and _SURROGATE.search(text):  # bytes, or "\ud800"
             raise self._wanted("valid Unicode")
+        if "\0" in text:  # no path, name or address can hold one
+            raise self._wanted("text without NUL characters")
         return text
 
     def texts(self) -> tuple[str, ...]:
