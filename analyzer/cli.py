@@ -10,8 +10,10 @@ from analyzer.commands.check import check_command
 from analyzer.commands.diagnose import diagnose_command
 from analyzer.commands.record import record_command
 from analyzer.commands.replay import replay_command
+from analyzer.commands.report import report_command
 from analyzer.commands.rules import rules_command
 from analyzer.commands.sweep import sweep_command
+from analyzer.commands.trace import trace_command
 
 
 @click.group(context_settings={"max_content_width": 100})
@@ -28,7 +30,9 @@ for command in (
     diagnose_command,
     record_command,
     replay_command,
+    report_command,
     rules_command,
     sweep_command,
+    trace_command,
 ):
     main.add_command(command)

@@ -104,14 +104,14 @@ def report_command(
     if prometheus_url is not None:
         if requests_file is not None or scheduler is not None:
             raise click.UsageError("--requests and --scheduler are for logs")
-        config = Config() if config_file is None else _config(config_file, ())
+        config = Config() if config_file is None else configuration(config_file, ())
         report = _from_prometheus(prometheus_url, config, **asked)
         _write(report, html_file, output_format)
         return
     if requests_file is not None and scheduler is not None:
         raise click.UsageError("--requests is written here: leave out --scheduler")
-    config = _config(config_file, logs)
-    source = _gateway(config, gateway)
+    config = configuration(config_file, logs)
+    source = gateway_of(config, gateway)
     try:
         # Heavy libraries, which the other commands do without.
         from analyzer.report.from_logs import NothingRead, report_logs  # noqa: PLC0415
@@ -249,7 +249,7 @@ def _write_page(report: Report, path: Path) -> None:
         fail(f"{path}: {error.strerror}", Exit.FAILED)
 
 
-def _config(path: Path | None, logs: tuple[str, ...]) -> Config:
+def configuration(path: Path | None, logs: tuple[str, ...]) -> Config:
     """Returns the configuration given, else that of the first recording."""
     if path is None:
         found = (Path(log) / "config.yml" for log in logs)
@@ -263,7 +263,7 @@ def _config(path: Path | None, logs: tuple[str, ...]) -> Config:
         fail(str(error), Exit.USAGE)
 
 
-def _gateway(config: Config, name: str | None) -> GatewaySource:
+def gateway_of(config: Config, name: str | None) -> GatewaySource:
     """Returns the source that says how logs are read: the first one by default."""
     if name is None:
         return config.gateways[0] if config.gateways else GatewaySource("gateway")

@@ -27,6 +27,7 @@ from analyzer.report.run import (
 )
 from analyzer.report.summary import Summary
 from analyzer.report.tables import report_of
+from analyzer.report.trace import Collector, Workload
 from analyzer.slo import matched_headers
 from analyzer.sources.log_blocks import LogError, Piece, pieces_of, size_of
 from analyzer.sources.log_file import log_path
@@ -55,14 +56,8 @@ def report_logs(
     """
     rules = rules_of(config, source)
     paths, constraints, errors = _found(names, config)
-    headers = matched_headers(config.slo_classes)
-    pieces: list[Piece] = []
-    for path in paths:
-        try:
-            pieces += pieces_of(path, source, headers) or [Piece(path, source)]
-        except LogError as error:
-            errors[path] = str(error)
-    readable = [piece for piece in pieces if piece.path.stat().st_size]
+    pieces = _pieces(paths, source, config, errors)
+    readable = [piece for piece in pieces if size_of(piece)]
     if errors and not readable and not constraints:
         raise NothingRead("; ".join(errors.values()))
     summary = Summary()
@@ -97,6 +92,52 @@ def report_logs(
     )
 
 
+def trace_logs(
+    names: Sequence[str],
+    config: Config,
+    source: GatewaySource,
+    *,
+    key: bytes,
+    model: str,
+    k: int,
+) -> tuple[Workload, list[str]]:
+    """Returns the anonymised workload of logs, and a sentence for what is not read.
+
+    Raises NothingRead when none can be read.
+    """
+    rules = rules_of(config, source)
+    paths, _, errors = _found(names, config, verdicts=False)
+    pieces = _pieces(paths, source, config, errors)
+    readable = [piece for piece in pieces if size_of(piece)]
+    if errors and not readable:
+        raise NothingRead("; ".join(errors.values()))
+    collector = Collector(rules.judge(), key=key, model=model)
+    said = list(errors.values())
+    with progress(readable) as on_bytes:
+        for part in run_here(
+            readable, rules, on_bytes=on_bytes, on_columns=collector.add
+        ):
+            said += [part.error] if part.error else []
+    return collector.workload(k=k), said
+
+
+def _pieces(
+    paths: Sequence[Path],
+    source: GatewaySource,
+    config: Config,
+    errors: dict[Path, str],
+) -> list[Piece]:
+    """Returns the pieces of logs; what is wrong with one is added to *errors*."""
+    pieces: list[Piece] = []
+    headers = matched_headers(config.slo_classes)
+    for path in paths:
+        try:
+            pieces += pieces_of(path, source, headers) or [Piece(path, source)]
+        except LogError as error:
+            errors[path] = str(error)
+    return pieces
+
+
 def rules_of(config: Config, source: GatewaySource) -> Rules:
     """Returns how requests are judged by a configuration."""
     aliases = {alias: name for e in config.engines for alias, name in e.aliases.items()}
@@ -104,7 +145,7 @@ def rules_of(config: Config, source: GatewaySource) -> Rules:
 
 
 def _found(
-    names: Sequence[str], config: Config
+    names: Sequence[str], config: Config, *, verdicts: bool = True
 ) -> tuple[list[Path], list[Constraint], dict[Path, str]]:
     """Returns the logs that *names* mean, verdicts of recordings, and errors."""
     paths: list[Path] = []
@@ -114,7 +155,7 @@ def _found(
         path = Path(name)
         if path.is_dir():
             try:
-                replayed = replay(read_scrapes(path), config)
+                replayed = replay(read_scrapes(path), config) if verdicts else None
             except RecordingError as error:
                 errors[path] = str(error)
                 continue
