@@ -151,8 +151,10 @@ def main(
       goodput-exporter --demo=kv-pressure --demo.replicas 4 --demo.speed 2
     """
     configure_logging(log_level, log_format)
-    if (config_file is None) == (scenario is None):
+    if config_file is None and scenario is None:
         raise click.UsageError("Give --config.file, or --demo to look around.")
+    if config_file is not None and scenario is not None:
+        raise click.UsageError("--demo has its own configuration: no --config.file.")
     if config_check:
         if config_file is None:
             raise click.UsageError("--config.check needs --config.file.")

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -18,7 +19,7 @@ from typing import IO
 from analyzer.config import Config, parse_config
 from analyzer.config_sources import Credentials, Tls
 from analyzer.simulation.scenarios import SCENARIOS
-from analyzer.sources.scrape import Fetcher
+from analyzer.sources.scrape import Fetcher, ScrapeError
 from exporter.demo_site import LIMITS, LOG, NODE, TARGETS
 
 NAMES = tuple(SCENARIOS)
@@ -67,7 +68,10 @@ class Demo:
 
     def __init__(self, options: DemoOptions) -> None:
         self._options = options
-        self._directory = Path(tempfile.mkdtemp(prefix="goodput-demo-"))
+        try:
+            self._directory = Path(tempfile.mkdtemp(prefix="goodput-demo-"))
+        except OSError as error:
+            raise DemoError(f"no place for the simulated site: {error}") from error
         self._process = subprocess.Popen(  # noqa: S603 - our own module
             [
                 sys.executable,
@@ -90,12 +94,17 @@ class Demo:
             raise DemoError("the simulated site did not start")
         self._port = int(json.loads(line)["port"])
 
-    def truth(self) -> bytes:
-        """Returns what became of all requests so far, as JSON. Raises ScrapeError."""
+    def truth(self) -> bytes | None:
+        """Returns what became of all requests so far, as JSON.
+
+        None when the site does not answer.
+        """
         url = f"http://127.0.0.1:{self._port}/demo/truth"
         fetcher = Fetcher(tls=Tls(), credentials=Credentials(), max_bytes=1 << 20)
         try:
             return fetcher.get(url, timeout=STOP_SECONDS).body
+        except ScrapeError:
+            return None
         finally:
             fetcher.close()
 
@@ -119,12 +128,14 @@ class Demo:
     def begin(self) -> None:
         """Lets the site's clock run."""
         stdin = _pipe(self._process.stdin)
-        stdin.write("begin\n")
-        stdin.flush()
+        with suppress(BrokenPipeError):  # that it has died shows as targets down
+            stdin.write("begin\n")
+            stdin.flush()
 
     def close(self) -> None:
         """Ends the process, and removes what it wrote."""
-        _pipe(self._process.stdin).close()
+        with suppress(BrokenPipeError):  # of what could not be written before
+            _pipe(self._process.stdin).close()
         try:
             self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:

@@ -40,7 +40,8 @@ class Handlers:
 
     `metrics` gets the seconds left to answer in, or None, and the Accept header; it
     returns the content type and the body. `page` gets the query string. `reload` is
-    None when it is switched off, `truth` unless a demonstration runs.
+    None when it is switched off, `truth` unless a demonstration runs; what it returns
+    is None when the simulated site does not answer.
     """
 
     metrics: Callable[[float | None, str], tuple[str, bytes]]
@@ -49,7 +50,7 @@ class Handlers:
     healthy: Callable[[], tuple[bool, str]]
     ready: Callable[[], tuple[bool, str]]
     reload: Callable[[], tuple[bool, str]] | None
-    truth: Callable[[], bytes] | None = None
+    truth: Callable[[], bytes | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class App:
         }
         if handlers.truth is not None:
             truth = handlers.truth
-            routes["/demo/truth"] = Route(READS, lambda _: Response(truth(), JSON))
+            routes["/demo/truth"] = Route(READS, lambda _: _truth(truth()))
         if telemetry_path in routes:
             raise WebError(f"telemetry path {telemetry_path} is taken by another route")
         if not _PATH.fullmatch(telemetry_path):
@@ -233,6 +234,14 @@ def _check(
 ) -> Response:
     fine, text = handler()
     return Response(text.encode(), status=HTTPStatus.OK if fine else otherwise)
+
+
+def _truth(body: bytes | None) -> Response:
+    if body is None:
+        return _sentence(
+            HTTPStatus.SERVICE_UNAVAILABLE, "the simulated site does not answer"
+        )
+    return Response(body, JSON)
 
 
 def _sentence(status: HTTPStatus, text: str, *headers: tuple[str, str]) -> Response:

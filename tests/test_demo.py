@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from running_exporter import RunningExporter, value, wait_for
 
 from analyzer.exposition import Sample, parse_text
+from exporter.demo import Demo, DemoError, DemoOptions
 
 MODEL = "llama-3.1-8b"
 CLASS = {"gateway": "edge", "model": MODEL, "slo_class": "interactive"}
@@ -111,25 +114,59 @@ def test_a_replica_that_comes_back_as_another_pod_is_another_target(
         )
 
 
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="needs Linux's /proc"
+)
+
+
 def children(process: int) -> list[int]:
     """Returns the processes that *process* has started."""
     path = Path(f"/proc/{process}/task/{process}/children")
     return [int(number) for number in path.read_text().split()]
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+def folder_of(site: int) -> Path:
+    """Returns where the simulated site keeps its files."""
+    arguments = Path(f"/proc/{site}/cmdline").read_bytes().split(b"\0")
+    (directory,) = (a for a in arguments if a.startswith(b"--directory="))
+    return Path(os.fsdecode(directory.partition(b"=")[2]))
+
+
+@needs_proc
 @pytest.mark.parametrize("way", ["kill", "stop"])
 def test_the_simulated_site_ends_with_the_exporter(way: str, tmp_path: Path) -> None:
     """However the exporter ends, the site's process and its files are gone."""
     with RunningExporter("--demo", f"--storage.path={tmp_path}") as exporter:
         (site,) = children(exporter.process.pid)
-        arguments = Path(f"/proc/{site}/cmdline").read_bytes().split(b"\0")
-        (directory,) = (a for a in arguments if a.startswith(b"--directory="))
-        folder = Path(os.fsdecode(directory.partition(b"=")[2]))
+        folder = folder_of(site)
         assert folder.is_dir()
         exporter.kill() if way == "kill" else exporter.stop()
     wait_for(lambda: not Path(f"/proc/{site}").exists())
     assert not folder.exists()
+
+
+@needs_proc
+def test_a_site_that_was_killed_is_down_and_has_no_truth(tmp_path: Path) -> None:
+    """The truth is not available rather than our failure, and nothing is left."""
+    arguments = ("--demo", "--demo.replicas=1", f"--storage.path={tmp_path}")
+    with RunningExporter(*arguments) as exporter:
+        (site,) = children(exporter.process.pid)
+        folder = folder_of(site)
+        wait_for(lambda: exporter.get("/demo/truth").status_code == 200)
+        os.kill(site, signal.SIGKILL)
+        wait_for(lambda: exporter.get("/demo/truth").status_code == 503)
+        wait_for(lambda: exporter.value("goodput_target_up", kind="engine") == 0)
+        exporter.stop()
+    assert not folder.exists()
+
+
+def test_a_demo_without_a_place_for_its_files_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The simulated site needs a folder for its log: a sentence, no traceback."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(DemoError, match=r"no place for the simulated site: .*gone"):
+        Demo(DemoOptions("healthy"))
 
 
 def test_without_a_demo_there_is_no_truth(tmp_path: Path) -> None:
