@@ -32,6 +32,8 @@ class Cause:
 
 QUEUE = (t.QUEUE_SHARE, t.QUEUE_MINIMUM, t.SUSTAINED, t.DRAINED_TO)
 STEP = (t.FIXED_SHARE, t.FIXED_SHARE_PREFILL, t.FIXED_SHARE_LATE, t.LEAVE)
+SHARE_OF_WORK = (t.PREFILL_TOKENS, t.PREFILL_NEARLY_ALL)
+FLATNESS = (t.FLAT, t.FLAT_WITHIN_SLO, t.FLAT_NEAR_SLO, t.FLAT_BATCH, t.GROWN)
 LATE = (t.MISSED, t.MISSED_EVENTS, t.MISSED_MOST, t.SLO_USED)
 
 TABLE: tuple[Cause, ...] = (
@@ -80,7 +82,7 @@ TABLE: tuple[Cause, ...] = (
         "The fixed share of a step is so small that nothing that admits more would "
         "help, and most of the work is prompt tokens. That holds at the cap of "
         "sequences too: a queue there is a queue for arithmetic.",
-        (*STEP, t.PREFILL_TOKENS, t.PREFILL_NEARLY_ALL, t.RIDGE_TOKENS, t.FLAT, *LATE),
+        (*STEP, *SHARE_OF_WORK, t.RIDGE_TOKENS, t.FLAT, t.FLAT_PREFILLS, *LATE),
         "A higher max_num_seqs or max_num_batched_tokens raises completed requests per "
         "second.",
         "prefix caching, shorter prompts, max_num_batched_tokens (smaller for ITL, "
@@ -98,7 +100,7 @@ TABLE: tuple[Cause, ...] = (
         "late in the smallest batch seen already. Whether arithmetic or bandwidth is "
         "behind it only a GPU's DRAM activity tells; without it confidence is 0.6 at "
         "most and memory/hbm_bandwidth a candidate.",
-        (*STEP, t.FLAT, t.FLAT_NEAR_SLO, t.FLAT_BATCH, t.GROWN, *LATE, t.TENSOR_HIGH),
+        (*STEP, *FLATNESS, *LATE, t.TENSOR_HIGH),
         "Tokens per second rise in proportion when the batch grows.",
         "replicas, lower precision, a smaller or speculative model, "
         "tensor_parallel_size, fewer sequences a replica",
@@ -204,7 +206,8 @@ TABLE: tuple[Cause, ...] = (
         Family.GATEWAY,
         "overhead",
         "The latency budget is spent before the engine has the request.",
-        "Read from the stages of a request log; see the stage panels.",
+        "Not named yet: verdicts rest on engines and GPUs. The stages of a request log "
+        "tell (goodput_request_stage_seconds).",
         (),
         "the serving stage is the long one",
         "the gateway's filters, connection pools and rate limits",
@@ -214,7 +217,8 @@ TABLE: tuple[Cause, ...] = (
         Family.GATEWAY,
         "network",
         "The latency budget is spent between gateway and engine.",
-        "Read from the stages of a request log; see the stage panels.",
+        "Not named yet: verdicts rest on engines and GPUs. The stages of a request log "
+        "tell (goodput_request_stage_seconds).",
         (),
         "the engine's own TTFT is as long as the gateway's",
         "placement, connection reuse",

@@ -12,10 +12,17 @@ from analyzer.diagnosis.intervals import Interval, Stretch, Window, stretch
 from analyzer.diagnosis.rules import judge
 from analyzer.diagnosis.situation import GpuActivity, Knobs, Situation, bound_by_step
 from analyzer.diagnosis.step_time import FixedShare, StepTimes
-from analyzer.diagnosis.thresholds import HOLD, PINNED, QUEUE_SHARE, RECENT, SLOWDOWN
+from analyzer.diagnosis.thresholds import (
+    HOLD,
+    KV_HIGH,
+    LONGER,
+    PINNED,
+    QUEUE_SHARE,
+    RECENT,
+    SLOWDOWN,
+)
 from analyzer.verdict import Family, Verdict
 
-LONGER_SECONDS = 20.0
 PLATEAU_SAMPLES = 5
 LEAST_INTERVALS = 2
 SMALL_PLATEAU = 4.0  # up to this batch one request less is another batch
@@ -58,7 +65,7 @@ class RankDiagnosis:
         self._learn_plateau(interval)
         self._count_arrivals(interval, before, context)
         now = stretch(recent)
-        lately = self.window.last(LONGER_SECONDS)
+        lately = self.window.last(LONGER.value)
         longer = stretch(lately)
         self.burst = self.arrivals.burstiness()
         self.forecast = exhaustion(self.window.last(SPAN_SECONDS))
@@ -69,6 +76,7 @@ class RankDiagnosis:
             now,
             longer,
             recent,
+            lately,
             queued_seconds=self.queued_seconds(interval.end),
             fixed=self._fixed_share(now, recent),
             fixed_longer=self.steps.fixed_share(longer, lately) if step_binds else None,
@@ -118,7 +126,7 @@ class RankDiagnosis:
     def _learn_plateau(self, interval: Interval) -> None:
         """Learns the largest batch seen with requests waiting and room in the cache."""
         running = interval.running
-        if not running or not interval.waiting or (interval.kv or 0.0) >= 0.9:
+        if not running or not interval.waiting or (interval.kv or 0.0) >= KV_HIGH.value:
             return
         if self.plateau is None or running > self.plateau:
             self.plateau, self._plateau_seen = running, 1
@@ -131,7 +139,7 @@ class RankDiagnosis:
         if plateau is None or self._plateau_seen < PLATEAU_SAMPLES:
             return None
         least = plateau if plateau <= SMALL_PLATEAU else plateau - 1
-        values = [i.running for i in self.window.last(LONGER_SECONDS) if i.running]
+        values = [i.running for i in self.window.last(LONGER.value) if i.running]
         there = sum(1 for value in values if value >= least)
         return bool(values) and there >= PINNED.value * len(values)
 

@@ -65,7 +65,7 @@ class GpuActivity:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """One rank at `at`: `now` sums up `recent`, `longer` the last twenty seconds.
+    """One rank at `at`: `now` sums up `recent`, `longer` the 20 seconds of `lately`.
 
     `queued_seconds` is how long the queue has been there. `limits` has the SLO's
     thresholds in seconds by criterion. `signals` are those on the page.
@@ -78,6 +78,7 @@ class Situation:
     now: Stretch
     longer: Stretch
     recent: Sequence[Interval]
+    lately: Sequence[Interval]
     queued_seconds: float = 0.0
     fixed: FixedShare | None = None
     fixed_longer: FixedShare | None = None

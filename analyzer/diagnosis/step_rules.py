@@ -13,11 +13,14 @@ from analyzer.diagnosis.thresholds import (
     FLAT_BATCH,
     FLAT_NEAR_SLO,
     FLAT_PREFILLS,
+    FLAT_WITHIN_SLO,
     MISSED,
     PREFILL_NEARLY_ALL,
     PREFILL_TOKENS,
     QUEUE_SHARE,
+    RECENT,
     SLO_USED,
+    SUSTAINED,
 )
 from analyzer.verdict import Evidence, Family, Verdict
 
@@ -67,13 +70,28 @@ def compute(
 
 
 def worst_criterion(s: Situation) -> tuple[str, float] | None:
-    """Returns the criterion that most requests missed, None when few did."""
+    """Returns the criterion that most requests missed, None when few did.
+
+    One burst is late at once and no more: misses must go on for a while.
+    """
     shares = {c: s.missed(c) for c in ("ttft", "tpot", "itl", "e2e")}
-    found = [(v, c) for c, v in shares.items() if v is not None and v >= MISSED.value]
+    found = [
+        (share, criterion)
+        for criterion, share in shares.items()
+        if share is not None and share >= MISSED.value and _goes_on(s, criterion)
+    ]
     if not found:
         return None
     share, criterion = max(found)
     return criterion, share
+
+
+def _goes_on(s: Situation, criterion: str) -> bool:
+    """Whether requests were late for some seconds, and lately."""
+    times = [i for i in s.lately if i.missed.get(criterion, (0.0, 0.0))[1]]
+    if not times or times[-1].end <= s.at - RECENT.value:
+        return False
+    return times[-1].end - times[0].begin >= SUSTAINED.value
 
 
 def late(s: Situation) -> Verdict | None:
@@ -143,21 +161,23 @@ def flat(s: Situation) -> Verdict | None:
         return None
     share = s.prefill_share
     many = now.running >= FLAT_BATCH.value
-    least = FLAT_BATCH if many else FLAT_PREFILLS
     rate = share is not None and share >= PREFILL_NEARLY_ALL.value
     if not many and not (rate and now.running >= FLAT_PREFILLS.value):
         return None
     if s.queued_seconds and not rate:
         return None  # a queue says more, once it stands
     limit = s.limits.get("tpot") or s.limits.get("itl")
-    used = limit is not None and fixed.step >= SLO_USED.value * limit
-    most = s.eased(FLAT_NEAR_SLO.value if used else FLAT.value)
+    at_most = None if limit is None else SLO_USED.value * limit / s.eased(1.0)
+    used = at_most is not None and fixed.step >= at_most
+    least = FLAT_BATCH if many else FLAT_PREFILLS
+    entry = FLAT if limit is None else FLAT_NEAR_SLO if used else FLAT_WITHIN_SLO
+    most = s.eased(entry.value)
     proof = (
         *evidence("marginal_tokens_ratio", fixed.likely, round(most, 3)),
         *evidence("running_requests", now.running, least.value),
     )
-    if used and limit is not None:
-        proof += evidence("step_seconds", fixed.step, round(SLO_USED.value * limit, 4))
+    if used and at_most is not None:
+        proof += evidence("step_seconds", fixed.step, round(at_most, 4))
     if fixed.estimate is None and fixed.upper >= most:
         if not many:
             return None

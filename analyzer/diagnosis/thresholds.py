@@ -30,6 +30,14 @@ RECENT = Threshold(
     "prompts, short enough to name a new regime within 10 s.",
     OURS,
 )
+LONGER = Threshold(
+    "longer_seconds",
+    20.0,
+    "s",
+    "What comes in lumps (prompts that count when they are through, requests that "
+    "finish) is summed up over this much.",
+    OURS,
+)
 SUSTAINED = Threshold(
     "sustained_seconds",
     5.0,
@@ -116,6 +124,14 @@ FLAT = Threshold(
     "more requests bring 3.3 % more tokens and make every token 6.5 % slower.",
     OURS,
 )
+FLAT_WITHIN_SLO = Threshold(
+    "flat_within_slo",
+    0.15,
+    "gain in tokens/s per gain in batch",
+    "As flat while the SLO leaves room for longer steps: then only a batch that gains "
+    "next to nothing is at its limit.",
+    OURS,
+)
 FLAT_NEAR_SLO = Threshold(
     "flat_near_slo",
     0.4,
@@ -126,10 +142,10 @@ FLAT_NEAR_SLO = Threshold(
 )
 SLO_USED = Threshold(
     "slo_used",
-    0.7,
+    0.6,
     "of the threshold of TPOT",
-    "A batch grown by half makes tokens half as slow again at most; from here on that "
-    "misses the criterion.",
+    "A batch grown by two thirds makes tokens as much slower at most; from here on "
+    "that misses the criterion.",
     OURS,
 )
 FLAT_BATCH = Threshold(
