@@ -91,7 +91,7 @@ def test_no_rule_makes_the_usual_mistakes() -> None:
             assert name.removesuffix("_sum") + "_count" in everything
         assert not re.search(r"\b(job|namespace|instance|cluster)=~?\"", expr)
         for averaged in re.findall(r"avg_over_time\((\S+?)[{\[]", expr):
-            assert averaged.endswith(":rate5m")
+            assert averaged.endswith((":rate5m", ":rate30m"))
         if " / " in expr and "goodput_objective" not in expr:
             assert "> 0)" in expr or "count by" in expr, rule.name
 

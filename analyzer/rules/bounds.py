@@ -16,6 +16,7 @@ from analyzer.rules.rule import CLASS, CRITERION, TARGET, Options, Record, by, d
 EVENTS = "criterion:goodput_engine_events:rate5m"
 CERTAIN = "criterion:goodput_engine_good_events_lower:rate5m"
 POSSIBLE = "criterion:goodput_engine_good_events_upper:rate5m"
+RATES = (EVENTS, CERTAIN, POSSIBLE)
 _METRICS = {
     "engine_events": "goodput_engine_criterion_events_total",
     "engine_good_events_lower": "goodput_engine_criterion_good_events_lower_total",

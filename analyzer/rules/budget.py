@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analyzer.rules.requests import GOOD, OBJECTIVE, OBJECTIVES, judged, mean
+from analyzer.rules.requests import (
+    GOOD,
+    OBJECTIVE,
+    OBJECTIVES,
+    half_hourly,
+    judged,
+    mean,
+)
 from analyzer.rules.rule import Options, Record, duration, on, regex
 from analyzer.slo import SloClass
 
@@ -27,7 +34,7 @@ def recordings(
     """Returns the budget left and the time covered, for each window of *classes*.
 
     1 is untouched, 0 spent, below 0 overspent. *interval* is the nominal time
-    between two recorded rates, in seconds.
+    between two half-hour means, in seconds.
     """
     found = []
     for seconds in sorted({c.window_seconds for c in classes}):
@@ -37,7 +44,9 @@ def recordings(
         bad = f"1 - {good} / ({judged(seconds, options, matchers)} > 0)"
         allowed = f"{on(OBJECTIVES)} group_left () (1 - {OBJECTIVE})"
         found.append(Record(left_name(seconds), f"1 - ({bad}) / {allowed}"))
-        count = f"count_over_time({GOOD}{matchers}[{options.span(seconds)}])"
+        count = (
+            f"count_over_time({half_hourly(GOOD)}{matchers}[{options.span(seconds)}])"
+        )
         found.append(Record(covered_name(seconds), f"{count} * {interval:g}"))
     return found
 

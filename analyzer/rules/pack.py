@@ -62,7 +62,12 @@ def rule_groups(classes: tuple[SloClass, ...], options: Options) -> tuple[Group,
         group("slo", slo_rules),
         group(
             "budget",
-            budget.recordings(classes, options, interval=INTERVAL),
+            [
+                *requests.half_hours(
+                    (requests.GOOD, requests.BAD, *bounds.RATES), options
+                ),
+                *budget.recordings(classes, options, interval=SLOW_INTERVAL),
+            ],
             SLOW_INTERVAL,
         ),
         group("capacity", capacity_alerts.alerts(options)),
