@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,8 +52,9 @@ def tls_folder(tmp_path: Path) -> Path:
 
 
 def _find(name: str) -> str:
-    # Daemons of Debian's packages lie where only root looks.
-    path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
+    # Tools from PyPI lie beside Python, daemons of Debian where only root looks.
+    places = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+    path = shutil.which(name, path=os.pathsep.join((*places, "/usr/sbin")))
     if path is not None:
         return path
     reason = f"{name} is not on PATH; `make test` installs it as root on Debian"

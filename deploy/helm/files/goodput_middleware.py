@@ -1,0 +1,1 @@
+../../../exporter/goodput_middleware.py

@@ -1,0 +1,64 @@
+{{- /* A strategic merge patch that adds the sidecar to a Deployment or alike. */ -}}
+{{- define "llm-goodput.patch" -}}
+{{- $values := .Values -}}
+{{- $native := eq (include "llm-goodput.native" .) "true" -}}
+{{- $resources := ternary $values.sidecar.resources $values.gateway.resources (eq $values.mode "sidecar") -}}
+{{- $container := include "llm-goodput.container" (dict "root" . "resources" $resources "group" 65532) -}}
+{{- $theirs := include "llm-goodput.theirContainer" . -}}
+spec:
+  template:
+    metadata:
+      labels:
+        {{- include "llm-goodput.podLabel" . | nindent 8 }}
+    spec:
+      {{- with $values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- if $native }}
+      initContainers:
+        - {{ $container | nindent 10 | trim }}
+      {{- end }}
+      {{- if or (not $native) $theirs }}
+      containers:
+        {{- if not $native }}
+        - {{ $container | nindent 10 | trim }}
+        {{- end }}
+        {{- with $theirs }}
+        - {{ . | nindent 10 | trim }}
+        {{- end }}
+      {{- end }}
+      volumes:
+        {{- include "llm-goodput.volumes" . | nindent 8 }}
+        - name: goodput-state
+          emptyDir: {sizeLimit: 64Mi}
+        {{- if eq $values.mode "gateway" }}
+        {{- if not $values.gateway.syslogPort }}
+        - name: goodput-logs
+          emptyDir: {}
+        {{- end }}
+        {{- else if $values.sidecar.middleware.enabled }}
+        - name: goodput-run
+          emptyDir: {sizeLimit: 1Mi}
+        - name: goodput-middleware
+          configMap: {name: {{ include "llm-goodput.fullname" . }}-middleware}
+        {{- end }}
+{{- end -}}
+
+{{- /* What the patch adds to the container that is there already. */ -}}
+{{- define "llm-goodput.theirContainer" -}}
+{{- if eq .Values.mode "gateway" -}}
+{{- if not .Values.gateway.syslogPort -}}
+name: {{ .Values.gateway.container }}
+volumeMounts:
+  - {name: goodput-logs, mountPath: {{ .Values.gateway.logDirectory }}}
+{{- end -}}
+{{- else if .Values.sidecar.middleware.enabled -}}
+name: {{ .Values.engine.container }}
+env:
+  - {name: PYTHONPATH, value: /opt/goodput-middleware}
+volumeMounts:
+  - {name: goodput-run, mountPath: /run/goodput}
+  - {name: goodput-middleware, mountPath: /opt/goodput-middleware, readOnly: true}
+{{- end -}}
+{{- end -}}
