@@ -54,6 +54,16 @@ def state_case(alert: str, state: str, severity: str, text: str) -> Case:
     )
 
 
+def over(minutes: int) -> dict[str, str]:
+    """Returns what replaces a log of bad requests alone, when it ends after so long."""
+    found = {}
+    for name in exact(1.0):
+        for kind, before, after in (("good", 0.0, 2.0), ("bad", 2.0, 0.0)):
+            if name.startswith(f"goodput_{kind}_requests_total"):
+                found[name] = steps((before, minutes), (after, 400))
+    return found
+
+
 BURN = (
     Case(
         "GoodputBudgetBurn",
@@ -93,6 +103,25 @@ BURN = (
         {**CLASS, "severity": "critical", "slo": "goodput", "constraint": "unknown"},
         {"summary": "burns 20.0 times too fast"},
         name="burn-few-events",
+    ),
+    Case(
+        "GoodputBudgetBurn",
+        exact(0.3),
+        exact(0.24),
+        ("goodput_bad_requests_total",),
+        {**CLASS, "severity": "critical", "slo": "goodput", "constraint": "unknown"},
+        {"summary": "burns 6.0 times too fast"},
+        name="burn-page-slowly",
+    ),
+    Case(
+        "GoodputBudgetBurn",
+        exact(1.0),
+        over(32),
+        ("goodput_bad_requests_total",),
+        {**CLASS, "severity": "critical", "slo": "goodput", "constraint": "unknown"},
+        {"summary": "burns 20.0 times too fast"},
+        at=66 * 60.0,
+        name="burn-until-it-is-over",
     ),
     Case(
         "GoodputBoundBurn",

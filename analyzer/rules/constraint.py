@@ -93,7 +93,9 @@ def _winner(seconds: float) -> list[Record]:
     family = f"({family} > {LEAST_SHARE:g})"
     held = f"({family} + {LEAD:g} * ({winner} > bool 0))"
     lead = f"topk {by(MODEL)} (1, {held} or {family})"
-    own = f'label_replace({winner}, "constraint", "$1", "family", "(.+)")'
+    # One also where an earlier winner is still seen: vmalert may not end its series.
+    own = f"topk {by(MODEL)} (1, {winner})"
+    own = f'label_replace({own}, "constraint", "$1", "family", "(.+)")'
     own = f"group {by((*MODEL, 'constraint'))} ({own})"
     keys = f"group {by(MODEL)} ({REQUESTS} or criterion:goodput_engine_events:rate5m)"
     elsewhere = f"sum {by((*_SERVED, 'constraint'))} ({own})"
