@@ -22,6 +22,7 @@ from analyzer.rules.rule import Alert, Group, Options, Record
 from analyzer.slo import SloClass
 
 INTERVAL = 30.0
+DETAILS_INTERVAL = 60.0
 SLOW_INTERVAL = 300.0
 HOUR = 3600.0
 
@@ -71,7 +72,12 @@ def rule_groups(classes: tuple[SloClass, ...], options: Options) -> tuple[Group,
             SLOW_INTERVAL,
         ),
         group("capacity", capacity_alerts.alerts(options)),
-        group("latency", latency.recordings(options)),
+        # Many series, and no alert waits for them.
+        group(
+            "details",
+            [*requests.details(options), *latency.recordings(options)],
+            DETAILS_INTERVAL,
+        ),
         group("faults", [*fault_alerts.recordings(), *fault_alerts.alerts(options)]),
     )
 

@@ -25,41 +25,37 @@ RATE = 300.0
 HALF_HOUR = 1800.0
 SLOW_FROM = 6 * 3600.0  # longer windows are made of half-hour means
 OBJECTIVES = (*SITE, "slo_class")
-_REQUESTS = {
-    "requests": "goodput_requests_total",
-    "good_requests": "goodput_good_requests_total",
-    "bad_requests": "goodput_bad_requests_total",
-    "unevaluable_requests": "goodput_unevaluable_requests_total",
-    "tokens": "goodput_tokens_total",
-    "good_tokens": "goodput_good_tokens_total",
-}
 GOOD = "slo_class:goodput_good_requests:rate5m"
 BAD = "slo_class:goodput_bad_requests:rate5m"
 REQUESTS = "slo_class:goodput_requests:rate5m"
 OBJECTIVE = "slo_class:goodput_objective:max"
-_PER_GATEWAY = ("requests", "good_requests", "bad_requests")
+_COUNTS = ("requests", "good_requests", "bad_requests", "unevaluable_requests")
 
 
 def rates(options: Options) -> list[Record]:
-    """Returns the 5-minute rates per gateway's log and fleet-wide, and objectives."""
-    span = options.span(RATE)
-    found = []
-    for name, metric in _REQUESTS.items():
-        source = f"rate({metric}[{span}])"
-        if name in _PER_GATEWAY:
-            record = f"gateway:goodput_{name}:rate5m"
-            labels = (*GATEWAY, "model", "slo_class")
-            found.append(Record(record, f"sum {by(labels)} ({source})"))
-            source = record
-        found.append(
-            Record(f"slo_class:goodput_{name}:rate5m", f"sum {by(CLASS)} ({source})")
-        )
+    """Returns the fleet's 5-minute rates and objectives, which alerts rest on."""
+    found = [_rate("slo_class", CLASS, name, options) for name in _COUNTS]
     objective = f"max {by(OBJECTIVES)} (goodput_slo_objective_ratio)"
-    found.append(Record(OBJECTIVE, objective))
-    misses = f"rate(goodput_criterion_misses_total[{span}])"
-    misses = f"sum {by(CRITERION)} ({misses})"
-    found.append(Record("criterion:goodput_misses:rate5m", misses))
-    return found
+    return [*found, Record(OBJECTIVE, objective)]
+
+
+def details(options: Options) -> list[Record]:
+    """Returns what panels and annotations show besides: by log, tokens, misses."""
+    labels = (*GATEWAY, "model", "slo_class")
+    misses = f"rate(goodput_criterion_misses_total[{options.span(RATE)}])"
+    return [
+        *(_rate("gateway", labels, name, options) for name in _COUNTS[:2]),
+        *(
+            _rate("slo_class", CLASS, name, options)
+            for name in ("tokens", "good_tokens")
+        ),
+        Record("criterion:goodput_misses:rate5m", f"sum {by(CRITERION)} ({misses})"),
+    ]
+
+
+def _rate(level: str, labels: tuple[str, ...], name: str, options: Options) -> Record:
+    rate = f"rate(goodput_{name}_total[{options.span(RATE)}])"
+    return Record(f"{level}:goodput_{name}:rate5m", f"sum {by(labels)} ({rate})")
 
 
 def mean(record: str, seconds: float, options: Options, matchers: str = "") -> str:
