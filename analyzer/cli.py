@@ -7,6 +7,7 @@ from importlib.metadata import version
 import click
 
 from analyzer.commands.check import check_command
+from analyzer.commands.compare import compare_command
 from analyzer.commands.diagnose import diagnose_command
 from analyzer.commands.record import record_command
 from analyzer.commands.replay import replay_command
@@ -27,6 +28,7 @@ def main() -> None:
 
 for command in (
     check_command,
+    compare_command,
     diagnose_command,
     record_command,
     replay_command,

@@ -18,7 +18,7 @@ import exporter
 
 HEAVY = {"pandas", "numpy", "duckdb", "matplotlib", "dask"}
 # The rim of the analyzer: what may touch files, network, clock and terminal.
-RIM = {"sources", "commands", "report", "sweep"}
+RIM = {"compare", "sources", "commands", "report", "sweep"}
 RIM_MODULES = {"cli", "strict"}  # strict reads the configuration's file
 IMPURE = {
     "asyncio",

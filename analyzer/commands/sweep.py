@@ -17,11 +17,9 @@ from analyzer.commands.common import (
     print_json,
 )
 from analyzer.commands.target import target_classes, target_options
-from analyzer.slo import SloClass
 from analyzer.strict import ConfigError, load
 
 if TYPE_CHECKING:
-    from analyzer.benchmarks.run import Problem, Run
     from analyzer.sweep.curve import Curve
 
 NEEDS = "needs the libraries of the analyzer: pip install 'llm-goodput[analyzer]'"
@@ -82,13 +80,14 @@ def sweep_command(
         from analyzer.sweep import plot  # noqa: PLC0415
         from analyzer.sweep.document import document  # noqa: PLC0415
         from analyzer.sweep.files import read_files  # noqa: PLC0415
+        from analyzer.sweep.judge import curves_by_class  # noqa: PLC0415
         from analyzer.sweep.text import lines  # noqa: PLC0415
     except ImportError as error:
         fail(f"goodput sweep {NEEDS} ({error.name} is missing)", Exit.FAILED)
     if plot_file is not None and plot_file.suffix not in plot.FORMATS:
         raise click.UsageError(f"--plot: must end in {', '.join(plot.FORMATS)}")
     runs, problems = read_files(files, fields)
-    curves, more = _curves(runs, classes)
+    curves, more = curves_by_class(runs, classes)
     problems += more
     if output_format == "json":
         print_json(document(curves, problems, [str(path) for path in files]))
@@ -105,35 +104,6 @@ def sweep_command(
         all(c.operating.point is None for c in listed) for listed in curves if classes
     ):
         raise SystemExit(int(Exit.FINDING))
-
-
-def _curves(
-    runs: Sequence[Run], classes: Sequence[SloClass]
-) -> tuple[list[list[Curve]], list[Problem]]:
-    """Returns the curves by class; without a class there is one list of them.
-
-    A class takes the runs of models that it matches, as tenants, routes and headers
-    are not in a benchmark.
-    """
-    from analyzer.benchmarks.run import Problem  # noqa: PLC0415  as above
-    from analyzer.sweep.curve import curve  # noqa: PLC0415
-    from analyzer.sweep.pool import by_folder, pools, unique  # noqa: PLC0415
-
-    kept, problems = unique(runs)
-    kept = by_folder(kept)
-    if not classes:
-        return [[curve(listed, None) for listed in pools(kept)]], problems
-    curves = []
-    for slo_class in classes:
-        taken = [
-            r for r in kept if not r.model or slo_class.match.takes_model({r.model})
-        ]
-        curves.append([curve(listed, slo_class) for listed in pools(taken)])
-        if kept and not taken:
-            models = ", ".join(sorted({run.model for run in kept}))
-            message = f"takes none of the models measured ({models})"
-            problems.append(Problem("", f"class {slo_class.name}", message))
-    return [listed for listed in curves if listed], problems
 
 
 def _fields(path: Path | None) -> FieldMap | None:

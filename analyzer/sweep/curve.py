@@ -187,7 +187,10 @@ def _notes(
     slo_class: SloClass | None,
 ) -> Iterator[Note]:
     if len(loads) < USL_POINTS:
-        yield Note("few_points", f"{len(loads)} load points of the {USL_POINTS} that tell a curve")
+        yield Note(
+            "few_points",
+            f"{len(loads)} load points of the {USL_POINTS} that tell a curve",
+        )
     for point in points:
         yield from _point_notes(point)
     top = max(range(len(rates)), key=lambda at: rates[at], default=0)

@@ -50,10 +50,12 @@ class Interval:
         up = math.hypot(self.upper - self.estimate, other.estimate - other.lower)
         return Interval(estimate, estimate - down, estimate + up)
 
-    def times(self, factor: float) -> Interval:
-        """Returns the interval of a multiple."""
+    def widened(self, factor: float) -> Interval:
+        """Returns the interval with each limit farther away by *factor*."""
         return Interval(
-            self.estimate * factor, self.lower * factor, self.upper * factor
+            self.estimate,
+            self.estimate - factor * (self.estimate - self.lower),
+            self.estimate + factor * (self.upper - self.estimate),
         )
 
 
@@ -115,43 +117,64 @@ def _ranks(values: Floats) -> Floats:
 
 def share(good: Bools, scores: Floats, blocks: Blocks) -> Interval | None:
     """Returns the share of *good* requests with its interval, None without any."""
-    total = len(good)
-    if not total:
+    if not len(good):
         return None
-    estimate = float(good.mean())
-    effective = _effective(good, scores, blocks)
-    freedom = max(LEAST_FREEDOM, blocks.number - 1)
-    lower, upper = _wilson(estimate, effective, _student(freedom))
-    if blocks.enough:
-        drawn = _drawn_shares(good, blocks)
-        low, high = np.quantile(drawn, _expanded(blocks.number))
-        lower, upper = min(lower, float(low)), max(upper, float(high))
-    return Interval(estimate, max(0.0, lower), min(1.0, upper))
-
-
-def _effective(good: Bools, scores: Floats, blocks: Blocks) -> float:
-    """Returns how many independent requests have the variance that blocks show."""
-    total = len(good)
-    if not blocks.enough:
-        return float(max(1, blocks.number))
-    values = good.astype(np.float64)
-    if values.min() == values.max():  # all alike: the scores still tell the memory
-        values = _ranks(scores)
-    variance = float(values.var())
-    if variance <= 0:
-        return float(blocks.number)
-    sizes = np.bincount(blocks.of, minlength=blocks.number)
-    sums = np.bincount(blocks.of, weights=values - values.mean())
-    spread = float(np.sum(sums**2)) * blocks.number / (blocks.number - 1)
-    inflation = spread / (float(sizes.sum()) * variance)
-    return total / max(1.0, inflation)
-
-
-def _drawn_shares(good: Bools, blocks: Blocks) -> Floats:
     sizes = np.bincount(blocks.of, minlength=blocks.number)
     sums = np.bincount(blocks.of, weights=good, minlength=blocks.number)
-    drawn = _draw(blocks.number, DRAWS)
-    return np.asarray(drawn @ sums / (drawn @ sizes), dtype=np.float64)
+    effective = float(blocks.number)
+    if blocks.enough:
+        values = good.astype(np.float64)
+        if values.min() == values.max():  # the scores still tell the memory
+            values = _ranks(scores)
+        told = np.bincount(blocks.of, weights=values, minlength=blocks.number)
+        effective = _effective(told, sizes, float(values.var()))
+    return _share(sums, sizes, effective)
+
+
+def counted_share(good: Floats, judged: Floats) -> Interval | None:
+    """Returns the share of counts by bin of time, with its interval; None without any.
+
+    Bins that follow each other are put together, until a block is twice the memory of
+    their shares. When all are good, a block counts as one observation.
+    """
+    good, judged = good[judged > 0], judged[judged > 0]
+    if not len(judged):
+        return None
+    length = max(1.0, 2 * _memory(good / judged) - 1)  # 1 for bins without any
+    number = max(1, min(MOST_BLOCKS, int(len(judged) // length)))
+    block = np.arange(len(judged)) * number // len(judged)
+    sizes = np.bincount(block, weights=judged)
+    sums = np.bincount(block, weights=good)
+    estimate = float(sums.sum() / sizes.sum())
+    effective = float(number)
+    if number >= ENOUGH_BLOCKS and 0 < estimate < 1:
+        effective = _effective(sums, sizes, estimate * (1 - estimate))
+    return _share(sums, sizes, effective)
+
+
+def _effective(sums: Floats | Ints, sizes: Floats | Ints, variance: float) -> float:
+    """Returns how many independent requests have the variance that blocks show.
+
+    *sums* is what the requests of each block add up to, *variance* that of one.
+    """
+    number, total = len(sizes), float(sizes.sum())
+    if variance <= 0:
+        return float(number)
+    deviations = sums - sizes * (float(sums.sum()) / total)
+    spread = float(deviations @ deviations) * number / (number - 1)
+    return total / max(1.0, spread / (total * variance))
+
+
+def _share(sums: Floats | Ints, sizes: Floats | Ints, effective: float) -> Interval:
+    number = len(sizes)
+    estimate = float(sums.sum() / sizes.sum())
+    freedom = max(LEAST_FREEDOM, number - 1)
+    lower, upper = _wilson(estimate, effective, _student(freedom))
+    if number >= ENOUGH_BLOCKS:
+        drawn = _draw(number, DRAWS)
+        low, high = np.quantile(drawn @ sums / (drawn @ sizes), _expanded(number))
+        lower, upper = min(lower, float(low)), max(upper, float(high))
+    return Interval(estimate, max(0.0, lower), min(1.0, upper))
 
 
 def _draw(blocks: int, draws: int) -> Ints:

@@ -1,0 +1,1 @@
+"""Before and after: is B better than A, and were the loads alike."""
