@@ -13,7 +13,7 @@ import json
 import shutil
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -187,24 +187,31 @@ def main(
     scenario: str, directory: Path, speed: float, replicas: int, seed: int
 ) -> None:
     """Plays a scenario; see the module's text."""
-    with ExitStack() as stack:
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+    try:
         play = Play(scenario, directory, speed=speed, replicas=replicas, seed=seed)
-        stack.callback(play.close)
         asyncio.run(_run(play))
+    except OSError as error:  # a full disk, a folder that was removed
+        sys.exit(f"the simulated site ended: {error}")
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 async def _run(play: Play) -> None:
     """Plays from the first line of standard input to its end."""
-    await play.start()
-    sys.stdout.write(json.dumps({"port": play.control.port}) + "\n")
-    sys.stdout.flush()
-    await asyncio.to_thread(sys.stdin.readline)
-    play.begin()
-    over = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
-    while not over.done():
-        await play.tick()
-        await asyncio.wait([over], timeout=TICK_SECONDS)
+    with closing(play):
+        await play.start()
+        sys.stdout.write(json.dumps({"port": play.control.port}) + "\n")
+        sys.stdout.flush()
+        stdin = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin
+        )
+        await stdin.readline()
+        play.begin()
+        over = asyncio.ensure_future(stdin.read())
+        while not over.done():
+            await play.tick()
+            await asyncio.wait([over], timeout=TICK_SECONDS)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Mapping
@@ -158,6 +159,20 @@ def test_a_site_that_was_killed_is_down_and_has_no_truth(tmp_path: Path) -> None
         wait_for(lambda: exporter.value("goodput_target_up", kind="engine") == 0)
         exporter.stop()
     assert not folder.exists()
+
+
+@needs_proc
+def test_a_site_whose_folder_was_removed_ends_with_a_sentence(tmp_path: Path) -> None:
+    """It ends when it next lists its replicas, and does not answer standing still."""
+    arguments = ("--demo=restart", "--demo.speed=10", f"--storage.path={tmp_path}")
+    with RunningExporter(*arguments) as exporter:
+        (site,) = children(exporter.process.pid)
+        shutil.rmtree(folder_of(site))
+        wait_for(lambda: exporter.get("/demo/truth").status_code == 503)
+        assert exporter.stop() == 0
+    log = "".join(exporter.log)
+    assert "the simulated site ended: " in log
+    assert "Traceback" not in log
 
 
 def test_a_demo_without_a_place_for_its_files_says_so(
