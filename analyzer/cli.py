@@ -8,6 +8,7 @@ import click
 
 from analyzer.commands.check import check_command
 from analyzer.commands.compare import compare_command
+from analyzer.commands.dashboards import dashboards_command
 from analyzer.commands.diagnose import diagnose_command
 from analyzer.commands.record import record_command
 from analyzer.commands.replay import replay_command
@@ -29,6 +30,7 @@ def main() -> None:
 for command in (
     check_command,
     compare_command,
+    dashboards_command,
     diagnose_command,
     record_command,
     replay_command,

@@ -1,0 +1,278 @@
+"""Requests as the gateway saw them: verdicts, stages, and whether the log is sound."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models import dashboard as d
+
+from builder.board import Board, Line, exporters, slo_classes
+from builder.panels import BAD, DIM, GOOD, WARN, About, Query, series, spread, tile
+from builder.query import (
+    CLASS,
+    INSTANCE,
+    MODEL,
+    SITE,
+    mean,
+    quantile,
+    rate,
+    ratio,
+    total,
+)
+from builder.tables import Column, table_of
+
+NO_LOG = "No request log is read"
+LOG = "instance, pod, gateway"
+
+
+def _coverage() -> d.Panel:
+    known = f"goodput_source_coverage_ratio{{{MODEL}}}"
+    return tile(
+        About(
+            "Log against engines",
+            "Requests that logs counted over those that engines finished, in "
+            "ten minutes; the model that is furthest from 100 %.",
+            "90 to 110 %.",
+            "Below: traffic goes around the gateway, or lines are lost. Above: two "
+            "hops log the same requests; one needs counts: false.",
+            "No process sees both a log and its engines",
+        ),
+        Query(f"max({known})", "most"),
+        Query(f"min({known})", "least"),
+        unit="percentunit",
+        colors=((None, BAD), (0.9, GOOD), (1.1, BAD)),
+    )
+
+
+def _unevaluable() -> d.Panel:
+    unknown = f"sum(slo_class:goodput_unevaluable_requests:rate5m{{{CLASS}}})"
+    whole = f"sum(slo_class:goodput_requests:rate5m{{{CLASS}}})"
+    return tile(
+        About(
+            "Cannot be judged",
+            "Share of counted requests that miss nothing known while a criterion "
+            "cannot be known: they are neither good nor bad.",
+            "Below 1 %.",
+            "The log lacks what a criterion needs: see docs/gateway-setup.md.",
+        ),
+        Query(ratio(unknown, whole), "of requests"),
+        unit="percentunit",
+        colors=((None, GOOD), (0.01, WARN), (0.1, BAD)),
+    )
+
+
+def _unreadable() -> d.Panel:
+    failures = f'{INSTANCE},reason!="stderr"'
+    failed = total("", rate("goodput_log_parse_failures_total", failures))
+    lines = total("", rate("goodput_log_lines_total", INSTANCE))
+    return tile(
+        About(
+            "Unreadable lines",
+            "Share of the log's lines that gave no record.",
+            "0 %.",
+            "The format changed: goodput check --live shows a line.",
+            "No line comes",
+        ),
+        Query(ratio(failed, lines), "of lines"),
+        unit="percentunit",
+        colors=((None, GOOD), (0.001, WARN), (0.01, BAD)),
+    )
+
+
+def _lag() -> d.Panel:
+    age = f"time() - max(goodput_log_last_record_timestamp_seconds{{{INSTANCE}}})"
+    return tile(
+        About(
+            "Last request",
+            "How long ago the latest request of any log ended.",
+            "Seconds, while there is traffic.",
+            "Minutes with traffic: the gateway writes elsewhere, or buffers.",
+            NO_LOG,
+        ),
+        Query(age, "ago"),
+        unit="s",
+        colors=((None, GOOD), (60, WARN), (600, BAD)),
+    )
+
+
+def _verdicts() -> d.Panel:
+    def of(name: str) -> str:
+        return f"sum(slo_class:goodput_{name}_requests:rate5m{{{CLASS}}})"
+
+    excluded = total("", rate("goodput_excluded_requests_total", INSTANCE))
+    return series(
+        About(
+            "Requests by verdict",
+            "Requests that ended a second: good, bad, not to be judged, and excluded "
+            "since they say nothing about the serving.",
+            "Nearly all good.",
+            "bad: see SLO. excluded: see the reasons beside.",
+            NO_LOG,
+        ),
+        Query(of("good"), "good"),
+        Query(of("bad"), "bad"),
+        Query(of("unevaluable"), "cannot be judged"),
+        Query(excluded, "excluded"),
+        unit="reqps",
+        stack=True,
+        colors=(("good", GOOD), ("bad", BAD), ("judged", WARN), ("excluded", DIM)),
+    )
+
+
+def _excluded() -> d.Panel:
+    excluded = rate("goodput_excluded_requests_total", INSTANCE)
+    return series(
+        About(
+            "Excluded, by reason",
+            "client_abort: left before any threshold had passed. caller_error: 4xx. "
+            "policy: statuses that the configuration names.",
+            "Few, and steady.",
+            "caller_error rises: a client is broken. client_abort rises: users do not "
+            "wait; is the SLO too lax?",
+            NO_LOG,
+        ),
+        Query(f"sum by (reason) ({excluded})", "{{reason}}"),
+        unit="reqps",
+        stack=True,
+    )
+
+
+def _failed() -> d.Panel:
+    misses = f'criterion:goodput_misses:rate5m{{{CLASS},criterion=~"error|abort"}}'
+    return series(
+        About(
+            "Errors and late aborts",
+            "Requests that failed, and whose client left after a threshold had passed.",
+            "0.",
+            "error: the gateway's and the engines' logs. abort: latency drove users "
+            "away.",
+            NO_LOG,
+        ),
+        Query(f"sum by (criterion) ({misses})", "{{criterion}}"),
+        unit="reqps",
+        colors=(("error", BAD), ("abort", "purple")),
+    )
+
+
+def _stage(share: float) -> d.Panel:
+    budget = f'goodput_slo_stage_budget_seconds{{{SITE},slo_class=~"$slo_class"}}'
+    allowed = f"max by (slo_class, stage) ({budget})"
+    return series(
+        About(
+            f"Stages, p{100 * share:g}",
+            f"The time that {share:.0%} of requests stay below in each stage: gateway "
+            "before the server, serving at it, delivery after it. Percentiles do not "
+            "add up.",
+            "Each below its dashed budget.",
+            "gateway: queues, filters, rate limits. serving: what binds. delivery: "
+            "slow clients.",
+            NO_LOG,
+        ),
+        Query(
+            quantile(share, "goodput_request_stage_seconds", CLASS, "stage"),
+            "{{stage}}",
+        ),
+        Query(allowed, "budget {{stage}} {{slo_class}}"),
+        unit="s",
+    )
+
+
+def _before() -> d.Panel:
+    ours = mean("goodput_request_ttft_seconds", CLASS, "model")
+    theirs = mean("goodput_engine_ttft_seconds", MODEL, "model")
+    return series(
+        About(
+            "TTFT: gateway and engine",
+            "Mean time to first token as the gateway saw it, and as the engines did. "
+            "Of means, unlike percentiles, the difference means something.",
+            "The lines lie on each other.",
+            "A gap: the time goes in the gateway or on the way, see the stages.",
+        ),
+        Query(ours, "gateway {{model}}"),
+        Query(theirs, "engine {{model}}"),
+        unit="s",
+    )
+
+
+def _spread(criterion: str, title: str, act: str) -> d.Panel:
+    buckets = rate(f"goodput_request_{criterion}_seconds_bucket", CLASS)
+    return spread(
+        About(
+            title,
+            "Requests a second by how long they took: two bands are two kinds of "
+            "requests, or of replicas.",
+            "One dark band, low.",
+            act,
+        ),
+        Query(f"sum by (le) ({buckets})"),
+        unit="s",
+    )
+
+
+def _logs() -> d.Panel:
+    def by_log(metric: str, matchers: str = INSTANCE) -> str:
+        return f"sum by ({LOG}) ({rate(f'goodput_{metric}_total', matchers)})"
+
+    lag = f"max by ({LOG}) (goodput_log_lag_bytes{{{INSTANCE}}})"
+    stamp = f"max by ({LOG}) (goodput_log_last_record_timestamp_seconds{{{INSTANCE}}})"
+    return table_of(
+        About(
+            "Logs",
+            "A row a configured log: what is read of it, and what is lost.",
+            "Nothing unread, no failures, no losses.",
+            "Unread bytes that grow: the exporter does not keep up. Losses: the log is "
+            "rotated away before it is read.",
+            NO_LOG,
+        ),
+        labels={"gateway": "Log", "instance": "Exporter", "pod": "Pod"},
+        columns=[
+            Column("Lines/s", by_log("log_lines"), "short", decimals=1),
+            Column("Requests/s", by_log("requests"), "reqps"),
+            Column(
+                "Failures/s",
+                by_log("log_parse_failures"),
+                "short",
+                ((None, GOOD), (0.001, BAD)),
+            ),
+            Column(
+                "Losses/s", by_log("log_losses"), "short", ((None, GOOD), (1e-6, BAD))
+            ),
+            Column("Unread", lag, "bytes", ((None, GOOD), (1 << 20, WARN))),
+            Column("Last request ago", f"time() - {stamp}", "s"),
+        ],
+        sort_by="Lines/s",
+    )
+
+
+BOARD = Board(
+    uid="llm-goodput-gateway",
+    title="LLM Goodput: gateway and stages",
+    description="Requests as the gateway saw them, the stages of their time, and "
+    "whether its log can be trusted.",
+    variables=(slo_classes(), exporters()),
+    lines=(
+        Line(
+            4,
+            (
+                (6, _coverage()),
+                (6, _unevaluable()),
+                (6, _unreadable()),
+                (6, _lag()),
+            ),
+        ),
+        Line(8, ((8, _verdicts()), (8, _failed()), (8, _excluded()))),
+        Line(8, ((8, _stage(0.5)), (8, _stage(0.95)), (8, _before())), title="Stages"),
+        Line(
+            8,
+            (
+                (12, _spread("ttft", "TTFT, how often", "Above the target: see SLO.")),
+                (
+                    12,
+                    _spread(
+                        "e2e", "Whole request, how often", "Long answers, or slow ones."
+                    ),
+                ),
+            ),
+            title="Distributions, and the logs",
+        ),
+        Line(5, ((24, _logs()),)),
+    ),
+)

@@ -1,0 +1,133 @@
+"""Panels that say in words what binds: several dashboards begin with them."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models import dashboard as d
+
+from analyzer.verdict import Family
+from builder.board import typed
+from builder.panels import BAD, DIM, GOOD, WARN, About, Query, states, tile
+from builder.query import BY_ENGINE, ENGINE
+from builder.tables import DRILL, Column, Link, table_of
+
+# Recorded for each cluster and model, whatever the namespace.
+SERVED = 'cluster=~"$cluster",model=~"$model"'
+LEADING = f"model:goodput_constraint_leading:ratio_rate5m{{{SERVED}}}"
+ASIDE = "nothing"
+NO_ENGINES = "No engine seen, or the rules of `goodput rules` are not loaded"
+COLORS = {
+    Family.NONE: GOOD,
+    Family.MEMORY: "purple",
+    Family.COMPUTE: WARN,
+    Family.QUEUEING: "yellow",
+    Family.COMMUNICATION: "#8F6B4E",
+    Family.TRAFFIC: "blue",
+    Family.GATEWAY: "light-blue",
+    Family.FAULT: BAD,
+    Family.UNKNOWN: DIM,
+}
+RUNBOOKS = typed("runbooks", "Runbooks at", "alerts/runbooks")
+
+
+def _known(advice: str = "") -> str:
+    """Returns the leading verdict of each model, or that nothing binds.
+
+    The label `verdict` has it in words; *advice* stands where nothing is to be done.
+    """
+    lead = f'label_join({LEADING}, "verdict", ": ", "family", "cause")'
+    served = (
+        f"group by (cluster, model) (model:goodput_running_requests:sum{{{SERVED}}})"
+    )
+    aside = f'label_replace(0 * {served}, "verdict", "{ASIDE}", "", "")'
+    aside = f'label_replace({aside}, "cause", "{ASIDE}", "", "")'
+    if advice:
+        aside = f'label_replace({aside}, "advice", "{advice}", "", "")'
+    return f"{lead}\nor on (cluster, model) {aside}"
+
+
+def binding() -> d.Panel:
+    """Returns the tile that names the cause which leads now."""
+    return tile(
+        About(
+            "What binds",
+            "The family and cause that engines were under for most of the last five "
+            "minutes; the two worst models.",
+            f"“{ASIDE}”: there is room, or nobody waits and no criterion is missed.",
+            "Do what the table says first, then open its runbook.",
+            NO_ENGINES,
+        ),
+        Query(f"topk(2, {_known()})", "{{verdict}}"),
+        colors=((None, GOOD), (0.05, WARN), (0.5, BAD)),
+        named=True,
+    )
+
+
+def advice() -> d.Panel:
+    """Returns the table of what binds each model, why it matters and what to do."""
+    runbook = '${runbooks}/${__data.fields["Cause"]}.md'
+    board = f'/d/llm-goodput-constraint?var-model=${{__data.fields["Model"]}}&{DRILL}'
+    return table_of(
+        About(
+            "What binds, and what to do first",
+            "The leading verdict of each model in the last five minutes, the share of "
+            "the engines' time under it, and the first step of its runbook.",
+            f"“{ASIDE}” everywhere.",
+            "Click a cause for its runbook, a model for the evidence.",
+            NO_ENGINES,
+        ),
+        labels={
+            "cluster": "Cluster",
+            "model": "Model",
+            "family": "Family",
+            "cause": "Cause",
+            "advice": "What to do first",
+        },
+        columns=[
+            Column(
+                "Of the time",
+                f"max by (cluster, model, family, cause, advice) "
+                f"({_known('Nothing: there is room.')})",
+                "percentunit",
+                ((None, GOOD), (0.05, WARN), (0.5, BAD)),
+                decimals=0,
+            )
+        ],
+        sort_by="Of the time",
+        links=[
+            Link("cause", "Open the runbook", runbook),
+            Link("model", "Show the evidence", board),
+        ],
+        wrapped=("What to do first",),
+        widths={
+            "Cluster": 100,
+            "Model": 140,
+            "Family": 100,
+            "Cause": 145,
+            "Of the time": 95,
+        },
+    )
+
+
+def families() -> d.Panel:
+    """Returns the bands of what bound each engine over time."""
+    ranked = f"{BY_ENGINE}, rank"
+    numbered = "\nor ".join(
+        f'{number} * (goodput_constraint{{family="{family}",{ENGINE}}} == 1)'
+        for number, family in enumerate(Family)
+    )
+    return states(
+        About(
+            "What bound each engine",
+            "The family of each engine's verdict over time.",
+            "Green: nothing binds. Short bands are bursts.",
+            "Long bands of one colour are the limit to lift; a fleet in one colour "
+            "needs a knob or replicas, one engine in another colour is a fault or "
+            "uneven routing.",
+            "No engine seen",
+        ),
+        Query(f"max by ({ranked}) ({numbered})", "{{target}} {{pod}}"),
+        said=[
+            (number, family.value, COLORS[family])
+            for number, family in enumerate(Family)
+        ],
+    )

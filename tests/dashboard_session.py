@@ -1,0 +1,156 @@
+"""A real Prometheus that watches the demonstration, and answers panels' queries."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+import yaml
+from running_exporter import RunningExporter, wait_for
+from synthetic_engine import free_port
+
+from analyzer.rules.pack import rule_groups
+from analyzer.rules.rule import Options
+from analyzer.rules.writing import rule_file
+from analyzer.slo import read_classes
+from analyzer.strict import load
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "alerts" / "example.yml"
+PLACE = {"cluster": "demo", "namespace": "serving"}
+SCALE = 0.02  # of the rules' windows: five minutes are six seconds
+SCRAPE_SECONDS = 1
+VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)(?:[.:][^}]*)?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One series of an answer: its labels and its values that are numbers."""
+
+    labels: Mapping[str, str]
+    values: tuple[float, ...]
+
+
+class Session:
+    """Plays a scenario of the demonstration to Prometheus; has `close()`.
+
+    Queries are asked over the whole session, with variables as a reader finds them
+    who has chosen nothing.
+    """
+
+    def __init__(
+        self, directory: Path, need_tool: Callable[[str], str], *, scenario: str
+    ) -> None:
+        self._stack = ExitStack()
+        self._http = requests.Session()
+        self._http.trust_env = False  # no proxy between us and a local server
+        try:
+            self._exporter = RunningExporter(
+                f"--demo={scenario}",
+                "--demo.speed=10",
+                f"--storage.path={directory / 'state'}",
+            )
+            self._stack.callback(self._exporter.stop)
+            self.begin = time.time()
+            self._url = self._prometheus(directory, need_tool)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _prometheus(self, directory: Path, need_tool: Callable[[str], str]) -> str:
+        rules = directory / "rules.yml"
+        classes = read_classes(
+            load(EXAMPLE).mapping(optional=("slo_classes", "engines", "gateways"))[
+                "slo_classes"
+            ]
+        )
+        groups = rule_groups(classes, Options(time_scale=SCALE))
+        rules.write_text(rule_file(groups), encoding="utf-8")
+        address = self._exporter.url.removeprefix("http://")
+        config = {
+            "global": {"scrape_interval": f"{SCRAPE_SECONDS}s"},
+            "rule_files": [str(rules)],
+            "scrape_configs": [
+                {
+                    "job_name": "goodput",
+                    "static_configs": [{"targets": [address], "labels": PLACE}],
+                }
+            ],
+        }
+        file = directory / "prometheus.yml"
+        file.write_text(yaml.safe_dump(config), encoding="utf-8")
+        port = free_port()
+        process = subprocess.Popen(
+            [
+                need_tool("prometheus"),
+                f"--config.file={file}",
+                f"--storage.tsdb.path={directory / 'tsdb'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--log.level=error",
+            ]
+        )
+        self._stack.callback(process.wait)
+        self._stack.callback(process.terminate)
+        url = f"http://127.0.0.1:{port}"
+        wait_for(lambda: self._answers(f"{url}/-/ready"), seconds=60)
+        return url
+
+    def _answers(self, url: str) -> bool:
+        try:
+            return self._http.get(url, timeout=5).ok
+        except requests.ConnectionError:
+            return False
+
+    def play(self, simulated_seconds: float) -> None:
+        """Waits until the scenario has come so far, and its figures are recorded."""
+        wait_for(lambda: self._played() >= simulated_seconds, seconds=300)
+        time.sleep(3 * SCRAPE_SECONDS)
+        self.end = time.time()
+
+    def _played(self) -> float:
+        time.sleep(0.5)  # each look costs the simulation a little
+        answer = self._exporter.get("/demo/truth").json()
+        return float(answer["seconds"])
+
+    def ask(
+        self, expr: str, variables: Mapping[str, str] | None = None
+    ) -> list[Series]:
+        """Returns the answer to a panel's query over the session, without NaN."""
+        known = {
+            "__rate_interval": f"{4 * SCRAPE_SECONDS}s",
+            "__range": f"{math.ceil(self.end - self.begin)}s",
+            "__to": str(int(self.end * 1000)),
+            **(variables or {}),
+        }
+        answer = self._http.post(
+            f"{self._url}/api/v1/query_range",
+            {
+                "query": VARIABLE.sub(lambda m: known.get(m[1] or m[2], ".*"), expr),
+                "start": str(self.begin),
+                "end": str(self.end),
+                "step": str(SCRAPE_SECONDS),
+            },
+            timeout=60,
+        ).json()
+        assert answer["status"] == "success", (expr, answer)
+        return list(_series(answer["data"]["result"]))
+
+    def close(self) -> None:
+        """Ends both programs."""
+        self._http.close()
+        self._stack.close()
+
+
+def _series(result: list[Any]) -> Iterator[Series]:
+    for row in result:
+        values = tuple(float(value) for _, value in row["values"])
+        numbers = tuple(value for value in values if not math.isnan(value))
+        if numbers:
+            yield Series(row["metric"], numbers)
