@@ -62,7 +62,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             stack.callback(process.wait, 30)
             stack.callback(process.kill)
             processes.append(process)
-        with Client(address, timeout="60s", set_as_default=False) as client:
+        with Client(  # type: ignore[no-untyped-call]
+            address, timeout="60s", set_as_default=False
+        ) as client:
             client.wait_for_workers(WORKERS, timeout=60)
         yield Cluster(address, processes[1:])
 

@@ -74,18 +74,23 @@ class Decoder:
         self._ids = ids
         self._reader: JsonReader | None = None
         if fast and found.name == "envoy":
+            members = envoy_columns.members(self._headers)
             self._reader = JsonReader(
-                {**envoy_columns.members(self._headers), envoy_columns.ID: "VARCHAR"}
+                {**members, envoy_columns.ID: "VARCHAR"} if ids else members
             )
         self.lines = Lines()
 
-    def read(self, piece: Piece) -> Iterator[tuple[list[Columns], int]]:
+    def read(
+        self, piece: Piece, *, ranges: bool = True
+    ) -> Iterator[tuple[list[Columns], int]]:
         """Yields a piece's requests in order, and how far reading has come, in bytes.
 
-        Raises LogError where the file cannot be read further.
+        With *ranges* DuckDB reads the file by itself where it can, which is quickest,
+        and Misread may come at any time: then what was given is void. Raises LogError
+        where the file cannot be read further.
         """
-        if self._reader is not None and piece.plain:
-            yield from self._read_range(piece)
+        if ranges and self._reader is not None and piece.plain:
+            yield from self._read_range(piece, self._reader)
         else:
             yield from self._read_blocks(piece)
 
@@ -99,22 +104,25 @@ class Decoder:
             yield [columns for columns in found if len(columns)], block.read
         yield [self._finish()], 0
 
-    def _read_range(self, piece: Piece) -> Iterator[tuple[list[Columns], int]]:
-        """Reads with tables as far as they go, and the rest in blocks."""
+    def _read_range(
+        self, piece: Piece, reader: JsonReader
+    ) -> Iterator[tuple[list[Columns], int]]:
         begin, end = whole_lines(piece)
-        position = begin
-        if self._reader is not None and begin < end:
-            with LineFinder(piece.path, begin) as finder:
-                for table in self._reader.read_range(piece.path, begin, end):
-                    found = self._columns(table, finder.peek())
-                    lines = finder.take(len(table), np.flatnonzero(found[1]))
-                    if lines is None:
-                        break
-                    yield [self._mended(*found, lines)], finder.position - position
-                    position = finder.position
-        # What tables could not read, and a last line without its newline.
-        if position < end or piece.end is None or position < piece.end:
-            yield from self._read_blocks(replace(piece, begin=position))
+        with LineFinder(piece.path, begin) as finder:
+            skipped = 0
+            head = finder.peek()
+            tables = reader.read_range(piece.path, begin, end) if begin < end else ()
+            for table, size in tables:
+                columns, odd = self._columns(table, head)
+                lines: list[bytes] = []
+                waiting, skipped = skipped, skipped + len(table)
+                if odd.any():
+                    lines = finder.take(skipped, np.flatnonzero(odd) + waiting)
+                    skipped = 0
+                yield [self._mended(columns, odd, lines)], size
+        if piece.end is None or end < piece.end:
+            # A last line without its newline.
+            yield from self._read_blocks(replace(piece, begin=end))
 
     def _columns(self, table: Table, head: bytes) -> tuple[Columns, Bools]:
         return envoy_columns.columns(table, head, self._headers, ids=self._ids)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -82,13 +83,14 @@ class JsonReader:
 
     def __init__(self, members: Mapping[str, str]) -> None:
         self._members = dict(members)
+        self._ranges = _Ranges()
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
         found = duckdb.connect()
         found.execute("SET threads = 1")
         found.execute(f"SET memory_limit = '{MEMORY}'")
-        found.register_filesystem(_Ranges())
+        found.register_filesystem(self._ranges)
         return found
 
     def _arrow(self, source: Any) -> Any:  # noqa: ANN401  pyarrow has no types
@@ -112,24 +114,48 @@ class JsonReader:
         # A blank line is a line, and none to DuckDB.
         return Table(table) if table.num_rows == lines else None
 
-    def read_range(self, path: Path, begin: int, end: int) -> Iterator[Table]:
-        """Yields a range of a file as tables; it ends early where `read` gives None."""
+    def read_range(
+        self, path: Path, begin: int, end: int
+    ) -> Iterator[tuple[Table, int]]:
+        """Yields a range of a file as tables, with how many bytes were read for each.
+
+        Raises Misread where `read` would give None, which may be at the end.
+        """
+        rows = read = 0
+        seen = self._ranges.seen = Seen()
         try:
-            for batch in self._arrow(f"{SCHEME}://{begin}-{end}{path}"):
-                yield Table(batch)
-        except duckdb.Error:
-            return
+            for batch in self._arrow(f"{SCHEME}://{begin}-{end}{path.absolute()}"):
+                before, read = read, seen.bytes
+                rows += int(batch.num_rows)
+                yield Table(batch), read - before
+        except duckdb.Error as error:
+            raise Misread from error
+        if rows != seen.lines:
+            raise Misread
 
     def close(self) -> None:
         """Closes the connection."""
         self._connection.close()
 
 
+class Misread(Exception):  # noqa: N818  it is nobody's error
+    """Lines of which DuckDB makes no rows: blank ones, or broken ones."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What DuckDB was given of a range so far."""
+
+    bytes: int = 0
+    lines: int = 0
+
+
 class _Range(io.RawIOBase):
     """Some bytes of a file as if they were all of it."""
 
-    def __init__(self, path: str, begin: int, end: int) -> None:
+    def __init__(self, path: str, begin: int, end: int, seen: Seen) -> None:
         super().__init__()
+        self._seen = seen
         self._file = Path(path).open("rb", buffering=0)  # noqa: SIM115  closed below
         self._begin, self._size, self._at = begin, end - begin, 0
 
@@ -156,6 +182,9 @@ class _Range(io.RawIOBase):
         wanted = left if size < 0 else min(size, left)
         data = os.pread(self._file.fileno(), wanted, self._begin + self._at)
         self._at += len(data)
+        # DuckDB takes every byte once, in order.
+        self._seen.bytes += len(data)
+        self._seen.lines += data.count(b"\n")
         return data
 
     def close(self) -> None:
@@ -170,13 +199,17 @@ class _Ranges(AbstractFileSystem):  # type: ignore[misc]
     protocol: ClassVar[str] = SCHEME
     cachable: ClassVar[bool] = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = Seen()
+
     def info(self, path: str, **_options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Returns the size of a range."""
         _, begin, end = _parsed(path)
         return {"name": path, "size": end - begin, "type": "file"}
 
     def _open(self, path: str, mode: str = "rb", **_options: Any) -> _Range:  # noqa: ANN401, ARG002
-        return _Range(*_parsed(path))
+        return _Range(*_parsed(path), self.seen)
 
     def exists(self, path: str, **_options: Any) -> bool:  # noqa: ANN401, ARG002
         """Whether a range is there: who asks has read it before."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from analyzer.report.columns import Columns
 from analyzer.report.decode import Decoder, Lines
+from analyzer.report.json_table import Misread
 from analyzer.report.summary import Summary
 from analyzer.report.verdicts import Judge, Verdicts
 from analyzer.slo import SloClass, matched_headers
@@ -52,10 +53,6 @@ def ignore_bytes(_: int) -> None:
     """Tells nobody how far reading has come."""
 
 
-def _ignore_columns(_: Columns, __: Verdicts) -> None:
-    """Shows single requests to nobody."""
-
-
 def summarise(
     piece: Piece,
     rules: Rules,
@@ -67,18 +64,34 @@ def summarise(
 
     *on_bytes* is told how many more were read, *on_columns* sees every request.
     """
+    if on_columns is None:
+        try:
+            return _summarised(piece, rules, on_bytes, ranges=True)
+        except Misread:
+            pass
+    return _summarised(piece, rules, on_bytes, on_columns, ranges=False)
+
+
+def _summarised(
+    piece: Piece,
+    rules: Rules,
+    on_bytes: OnBytes,
+    on_columns: OnColumns | None = None,
+    *,
+    ranges: bool,
+) -> Part:
     part = Part(piece)
     judge = rules.judge()
     decoder = Decoder(
         piece.source, matched_headers(rules.classes), ids=on_columns is not None
     )
-    show = on_columns or _ignore_columns
     try:
-        for found, size in decoder.read(piece):
+        for found, size in decoder.read(piece, ranges=ranges):
             for columns in found:
                 verdicts = judge.judge(columns)
                 part.summary.add(columns, verdicts, judge)
-                show(columns, verdicts)
+                if on_columns is not None:
+                    on_columns(columns, verdicts)
             on_bytes(size)
     except LogError as error:
         part.error = str(error)

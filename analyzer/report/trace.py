@@ -29,10 +29,10 @@ SEED_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a tool wants its lines: ticks of a millisecond, and tokens of a block."""
+    """How a tool wants its lines: milliseconds of a tick, tokens of a block."""
 
     name: str
-    ticks: float
+    tick: int
     block_tokens: int
     command: str
 
@@ -40,7 +40,7 @@ class Style:
 STYLES = (
     Style(
         "vllm",
-        0.001,
+        1000,
         16,
         "vllm bench serve --dataset-name timed_trace --dataset-path {file} "
         "--timed-trace-chunk-hash-size {block} --num-prompts {count} --ignore-eos",
@@ -165,7 +165,9 @@ class Workload:
             used += blocks - known
             milliseconds = round(float(self.arrivals[i]) * 1e3)
             row: Row = {
-                "timestamp": milliseconds * style.ticks,
+                "timestamp": milliseconds
+                if style.tick == 1
+                else milliseconds / style.tick,
                 "input_length": int(self.prompt[i]),
                 "output_length": int(self.output[i]),
                 "hash_ids": ids,

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 READ_BYTES = 1 << 20
 PEEKED = 1 << 16
-_BLANK = (b"\n\n", b"\n\r\n", b"\n \n")
-_BLANK_AT_BEGIN = (b"\n", b"\r\n", b" \n")
 
 
 def lines_at(data: bytes, rows: NDArray[np.int64]) -> list[bytes]:
@@ -44,12 +42,8 @@ class LineFinder:
         self._file.seek(self.position)
         return self._file.read(PEEKED) or b""
 
-    def take(self, count: int, rows: NDArray[np.int64]) -> list[bytes] | None:
-        """Goes on by *count* lines; returns those of them whose numbers are *rows*.
-
-        None when one of them is blank, or there are not so many: then nothing is
-        taken.
-        """
+    def take(self, count: int, rows: NDArray[np.int64]) -> list[bytes]:
+        """Goes on by *count* lines; returns those of them whose numbers are *rows*."""
         position, line = self.position, 0
         found: list[bytes] = []
         rest = b""
@@ -57,19 +51,15 @@ class LineFinder:
         while line < count:
             data = self._file.read(READ_BYTES)
             if not data:
-                return None
+                break
             data = rest + data
             cut = data.rfind(b"\n") + 1
-            rest = data[cut:]
             here = data.count(b"\n")
             if line + here > count:
                 ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == 10)
                 here = count - line
                 cut = int(ends[here - 1]) + 1
-            if data.startswith(_BLANK_AT_BEGIN) or any(
-                data.find(blank, 0, cut) >= 0 for blank in _BLANK
-            ):
-                return None
+            rest = data[cut:]
             first, behind = np.searchsorted(rows, [line, line + here])
             found += lines_at(data[:cut], rows[first:behind] - line)
             position += cut

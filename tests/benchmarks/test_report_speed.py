@@ -1,0 +1,81 @@
+"""What a report of a long log costs, beside DuckDB's bare aggregate of the same file."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from episodes import NAMES
+from recorded_logs import content
+
+LINES = int(os.environ.get("REPORT_LINES", "300000"))
+CONFIG = """
+slo_classes:
+  - {name: all, good: {ttft: 1s, tpot: 50ms, e2e: 10s}, objective: 0.1}
+"""
+BARE = """
+import duckdb, sys
+duckdb.connect().execute(
+    '''SELECT llm_model, tenant, response_code, count(*), avg(duration), max(duration),
+    sum(completion_tokens), sum(prompt_tokens), avg(us_us_rx_body_beg)
+    FROM read_json(?, format='newline_delimited', columns={
+    llm_model: 'VARCHAR', tenant: 'VARCHAR', response_code: 'INTEGER',
+    duration: 'DOUBLE', completion_tokens: 'BIGINT', prompt_tokens: 'BIGINT',
+    us_us_rx_body_beg: 'DOUBLE'}) GROUP BY ALL''', [sys.argv[1]]).fetchall()
+"""
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a log of many lines of a real Envoy, two a second."""
+    lines = [
+        line
+        for name in NAMES
+        for line in content(f"episodes/{name}").splitlines(keepends=True)
+    ]
+    parts = [re.split(rb'(?<="start_epoch":")[0-9.]+', line) for line in lines]
+    path = tmp_path_factory.mktemp("log") / "access.log"
+    with path.open("wb") as file:
+        for n in range(LINES):
+            head, tail = parts[n % len(parts)]
+            file.write(b"%b%.6f%b" % (head, 1.79e9 + n / 2, tail))
+    return path
+
+
+def cost(*command: str) -> tuple[float, float, float]:
+    """Returns wall and CPU seconds of a program, and its greatest size in MiB."""
+    begin = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode in (0, 1)
+    wall = time.monotonic() - begin
+    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def test_report_of_a_long_log(log: Path, tmp_path: Path) -> None:
+    """Prints both programs' seconds and their ratio, side by side."""
+    config = tmp_path / "goodput.yml"
+    config.write_text(CONFIG)
+    program = "from analyzer.cli import main; main()"
+    ours, bare = [], []
+    for _ in range(3):
+        bare.append(cost(sys.executable, "-c", BARE, str(log)))
+        ours.append(
+            cost(
+                *(sys.executable, "-c", program, "report", str(log)),
+                *("--config.file", str(config), "--format", "json"),
+            )
+        )
+    (wall, cpu, size), (bare_wall, bare_cpu, bare_size) = min(ours), min(bare)
+    print(
+        f"\n{LINES} lines, {log.stat().st_size >> 20} MiB: report {wall:.1f} s, "
+        f"{cpu:.1f} s of CPU, {size:.0f} MiB; bare aggregate {bare_wall:.1f} s, "
+        f"{bare_cpu:.1f} s, {bare_size:.0f} MiB; ratio {wall / bare_wall:.2f} of time, "
+        f"{cpu / bare_cpu:.2f} of CPU"
+    )
