@@ -197,6 +197,13 @@ def test_a_signal_that_is_not_there_is_named_as_missing(
     assert verdict.candidates
 
 
+def test_preemptions_at_the_cap_are_memory() -> None:
+    """More sequences than the cache can hold: the cap is not what is short."""
+    knobs = Knobs(max_num_seqs=40.0)
+    _, verdict = learnt(replace(FULL, preemptions=1.0), knobs=knobs)
+    assert name(verdict) == "memory/kv_capacity"
+
+
 def test_bursts_are_traffic_and_a_load_that_stays_is_not() -> None:
     """Three bursts out of calm; then the queue stays."""
     watched = Watched()

@@ -13,7 +13,9 @@ from analyzer.diagnosis.thresholds import (
 )
 
 BIN_SECONDS = 2.0
-KEPT_SECONDS = 120.0
+CALM = 3.0  # times the batch of a calm is at most the largest one
+LOW = 2.0  # likewise, of what a burst may come out of
+KEPT_SECONDS = 76.0  # somewhat more than the index wants
 MOST_BINS = 120
 SIGMAS = 5.0  # above what chance allows, for a verdict on half the time
 
@@ -37,9 +39,9 @@ class Bin:
 class Burstiness:
     """The index over `seconds`, and the bursts: well above the mean, out of a calm.
 
-    `calm` is the share of the time with nobody waiting and a batch of half the largest
-    at most, `calm_at` when that last was so, `pressed_at` when a burst last made
-    requests wait or miss a criterion.
+    `calm` is the share of the time with nobody waiting and a third of the largest
+    batch at most, `calm_at` when that last was so, `pressed_at` when a burst last
+    made requests wait or miss a criterion.
     """
 
     seconds: float
@@ -108,15 +110,15 @@ class Arrivals:
         chance = 1.0 + SIGMAS * math.sqrt(2.0 / freedom)
         most = max(b.running for b in bins)
         calm, calm_at, bursts = 0.0, None, 0
-        since_calm, high = 0, False
+        since_low, high = 0, False
         for each in bins:
             now = each.arrived > 2.0 * mean
             # Out of a calm, not upon another; a bin may hold the begin of a burst.
-            bursts += now and not high and since_calm <= 1
-            resting = not each.queued and 2.0 * each.running <= most
-            since_calm = 0 if resting else since_calm + 1
+            bursts += now and not high and since_low <= 1
+            low = not each.queued and LOW * each.running <= most
+            since_low = 0 if low else since_low + 1
             high = now
-            if resting:
+            if low and CALM * each.running <= most:
                 calm += each.seconds
                 calm_at = each.end
         return Burstiness(

@@ -17,6 +17,7 @@ from analyzer.diagnosis.thresholds import (
     QUEUE_SHARE,
     SUSTAINED,
 )
+from analyzer.histogram import total
 from analyzer.verdict import Evidence, Family, Verdict
 
 
@@ -34,7 +35,7 @@ def queue(s: Situation) -> Verdict | None:
     deferred = _deferral(s, queue)
     if deferred is not None:
         return deferred
-    if s.kv_full and not s.at_cap:
+    if s.kv_full and (not s.at_cap or now.preemptions):
         return _kv(s, queue)
     if s.kv_full is None and not s.at_cap:
         return _kv_unseen(s, queue)
@@ -233,13 +234,10 @@ def _budget_full(s: Situation) -> bool:
 
 def _same_steps(s: Situation) -> bool:
     """Whether all steps take about as long: each is filled up to the same size."""
-    total = None
-    for interval in s.recent:
-        if interval.itl is not None and interval.itl.count:
-            total = interval.itl if total is None else total + interval.itl
-    if total is None:
+    gaps = total(i.itl for i in s.recent if i.itl is not None and i.itl.count)
+    if gaps is None:
         return False
-    low, high = total.quantile_bracket(0.05), total.quantile_bracket(0.95)
+    low, high = gaps.quantile_bracket(0.05), gaps.quantile_bracket(0.95)
     return low is not None and low == high
 
 

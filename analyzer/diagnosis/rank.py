@@ -173,13 +173,14 @@ class RankDiagnosis:
             return self._enforce(found)
         if interval.idle and found.family in CALM_FAMILIES:
             return self._enforce(found)
-        if current.family in CALM_FAMILIES:
+        both_calm = current.family is Family.NONE is found.family
+        if current.family in CALM_FAMILIES and not both_calm:
             return self._enforce(found)  # the rules ask for sustained evidence
         pending = self._pending
         if pending is None or pending[0].name != found.name:
             self._pending = (found, interval.end)
             return current
-        if interval.end - pending[1] >= HOLD.value:
+        if interval.end - pending[1] >= (RECENT if both_calm else HOLD).value:
             return self._enforce(found)
         return current
 

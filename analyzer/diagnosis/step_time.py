@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from analyzer.diagnosis.intervals import Interval, Stretch
 from analyzer.diagnosis.thresholds import BUSY, GROWN, RIDGE_TOKENS
-from analyzer.histogram import Histogram
+from analyzer.histogram import Histogram, total
 
 LEAST_OUTPUTS = 8.0  # outputs of an interval whose mean step is believed
 MEMORY_SECONDS = 15.0  # of a size of batch: how fast its step time is relearnt
@@ -146,11 +146,7 @@ def _without_prompts(gaps: Histogram) -> float:
 
 def _gaps(recent: Sequence[Interval]) -> Histogram | None:
     """Returns the gaps of all of *recent*, None when there are none."""
-    total: Histogram | None = None
-    for interval in recent:
-        if interval.itl is not None and interval.itl.count:
-            total = interval.itl if total is None else total + interval.itl
-    return total
+    return total(i.itl for i in recent if i.itl is not None and i.itl.count)
 
 
 def _shortest(gaps: Histogram | None) -> float:

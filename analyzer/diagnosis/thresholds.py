@@ -315,8 +315,8 @@ CALM_SHARE = Threshold(
     "calm_share",
     0.25,
     "share of time",
-    "An engine that has nobody waiting and half its batch to spare for a quarter of "
-    "the time has room for its mean load.",
+    "An engine with nobody waiting and a third of its largest batch, for a quarter of "
+    "the time, has room for its mean load.",
     OURS,
 )
 BURST = Threshold(
