@@ -11,8 +11,10 @@ import pytest
 import requests
 import yaml
 from alerting_stack import ALERTS, Stack
-from rule_cases import CASES
+from fault_cases import EXPORTER, SOURCES
+from rule_cases import BURN, CAPACITY
 
+CASES = (*BURN, *CAPACITY, *SOURCES, *EXPORTER)
 CONFIG = ALERTS / "alertmanager.yml"
 WHERE = {"cluster": "eu", "namespace": "serving", "model": "m"}
 

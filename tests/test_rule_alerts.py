@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rule_cases import CASES
+from fault_cases import EXPORTER, SOURCES
+from rule_cases import BURN, CAPACITY
 from rule_worlds import Case
 
 from analyzer.sources.promtool import Answer, Firing, World, evaluate
 
 ALERTS = Path(__file__).resolve().parents[1] / "alerts"
 RULES = ALERTS / "goodput.rules.yml"
+CASES = (*BURN, *CAPACITY, *SOURCES, *EXPORTER)
 KINDS = ("fires", "below", "absent")
 
 
@@ -81,3 +84,11 @@ def test_just_below_it_is_silent(case: Case, fired: Answer) -> None:
 def test_without_data_it_is_silent(case: Case, fired: Answer) -> None:
     """Absent is not 0."""
     assert of(fired, case, "absent") == []
+
+
+def test_every_alert_has_its_cases() -> None:
+    """Those of the budget over days are tested with worlds of their own."""
+    text = RULES.read_text(encoding="utf-8")
+    shipped = set(re.findall(r"^  - alert: (\w+)$", text, re.MULTILINE))
+    elsewhere = {"GoodputBudgetSpent", "GoodputBudgetHistoryShort"}
+    assert shipped == {case.alert for case in CASES} | elsewhere

@@ -94,6 +94,32 @@ def test_nothing_fires_where_nothing_was_wrong(name: str, fired: Fired) -> None:
     assert [e.last.labels for e in episodes] == []
 
 
+def test_the_series_are_what_a_replay_counts(tmp_path: Path) -> None:
+    """The exporter's own flows and collector; what ends is marked as ended."""
+    config = tmp_path / "c.yml"
+    config.write_text(CONFIG, encoding="utf-8")
+    groups = rule_groups(load_config(config).slo_classes, REHEARSAL)
+    series = recorded(DIRECTORY / "restart-a", config, groups, interval=1.0).series
+    done = goodput(
+        *("replay", DIRECTORY / "restart-a", "--config.file", config),
+        *("--format", "json"),
+    )
+    (row,) = json.loads(done.stdout)["slo"]
+    for kind, count in (("good", row["good"]), ("bad", row["bad"])):
+        (values,) = (
+            values
+            for name, values in series.items()
+            if name.startswith(f"goodput_{kind}_requests_total{{")
+            and 'slo_class="interactive"' in name
+        )
+        numbers = [float(value) for value in values.split() if value not in "_stale"]
+        assert numbers == sorted(numbers)
+        assert numbers[-1] == count
+    running = next(v for n, v in series.items() if "running_requests" in n).split()
+    assert "stale" in running
+    assert running.index("stale") < len(running) - 10
+
+
 @pytest.fixture(scope="module")
 def overload(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns a recording with a configuration of its own."""

@@ -9,12 +9,14 @@ from analyzer.rules import (
     budget,
     capacity_alerts,
     constraint,
+    engine_alerts,
     engines,
-    fault_alerts,
+    exporter_alerts,
     latency,
     limits,
     requests,
     slo_alerts,
+    source_alerts,
 )
 from analyzer.rules.burn import burn_rows, refusal
 from analyzer.rules.limits import percentile_limits, stage_limits
@@ -78,7 +80,15 @@ def rule_groups(classes: tuple[SloClass, ...], options: Options) -> tuple[Group,
             [*requests.details(options), *latency.recordings(options)],
             DETAILS_INTERVAL,
         ),
-        group("faults", [*fault_alerts.recordings(), *fault_alerts.alerts(options)]),
+        group(
+            "faults",
+            [
+                *exporter_alerts.recordings(),
+                *engine_alerts.alerts(options),
+                *source_alerts.alerts(options),
+                *exporter_alerts.alerts(options),
+            ],
+        ),
     )
 
 
