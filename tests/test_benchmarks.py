@@ -326,6 +326,62 @@ def test_failures_are_in_the_denominator_and_never_fast(
     assert (point.latencies["ttft", "p50"] or 0) > 0.05
 
 
+def test_a_failure_without_words_is_known_by_its_missing_tokens(
+    results: Path, tmp_path: Path
+) -> None:
+    """An HTTP status without a reason leaves the error empty."""
+    told = failing(document(results / "sweeps" / "seqs16" / "c16.json"))
+    told["errors"] = [""] * len(told["errors"])
+    path = tmp_path / "silent.json"
+    path.write_text(json.dumps(told))
+    (run,) = runs_of(path)
+    assert (run.completed, run.failed) == (48, 16)
+
+
+def test_an_answer_without_tokens_is_no_failure_when_it_completed(
+    results: Path, tmp_path: Path
+) -> None:
+    """As an end token that comes first: it has no TPOT, and counts."""
+    told = document(results / "sweeps" / "seqs16" / "c4.json")
+    told["output_lens"][3] = 0
+    path = tmp_path / "short.json"
+    path.write_text(json.dumps(told))
+    (point,) = points(runs_of(path), slo(tpot=1.0))
+    assert point.goodput is not None
+    assert (point.goodput.good, point.goodput.sent, point.failed) == (16, 16, 0)
+
+
+def test_a_run_whose_requests_all_failed_has_a_goodput_of_nothing(
+    results: Path, tmp_path: Path
+) -> None:
+    """Nought, not unknown; and no percentiles."""
+    told = document(results / "sweeps" / "seqs16" / "c4.json")
+    told["errors"] = ["no route to host"] * 16
+    told |= {"completed": 0, "failed": 16, "total_output_tokens": 0}
+    path = tmp_path / "down.json"
+    path.write_text(json.dumps(told))
+    (point,) = points(runs_of(path), slo(ttft=1.0))
+    assert point.goodput is not None
+    assert point.goodput.attainment == 0.0
+    assert point.throughput == 0.0
+    assert point.latencies["ttft", "p50"] is None
+
+
+def test_what_aiperf_broke_off_itself_is_not_counted(
+    results: Path, tmp_path: Path
+) -> None:
+    """Neither good nor bad, as other requests that say nothing of the server."""
+    lines = (
+        (results / "aiperf" / "c8" / "profile_export.jsonl").read_bytes().splitlines()
+    )
+    lines[0] = lines[0].replace(b'"was_cancelled":false', b'"was_cancelled":true')
+    lines[1] = lines[1].replace(b'"profiling"', b'"warmup"')
+    path = tmp_path / "profile_export.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    (run,) = runs_of(path)
+    assert run.sent == 14
+
+
 BROKEN: list[tuple[bytes, str]] = [
     (b"", "is empty"),
     (b" \n\n", "is empty"),

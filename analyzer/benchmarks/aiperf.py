@@ -147,7 +147,8 @@ def _quantiles(document: Document) -> dict[str, dict[float, float]]:
 def read_record(data: msgspec.Raw | bytes, requests: Requests) -> tuple[float, float]:
     """Adds one record to *requests*; returns its begin and end in Unix seconds.
 
-    A record of the warm-up adds nothing. Raises BenchmarkError.
+    One of the warm-up, or that aiperf itself broke off, adds nothing. Raises
+    BenchmarkError.
     """
     try:
         record = msgspec.json.decode(data, type=_Record)
@@ -155,13 +156,13 @@ def read_record(data: msgspec.Raw | bytes, requests: Requests) -> tuple[float, f
         raise BenchmarkError(f"no record of a request: {error}") from None
     metadata = record.metadata
     begin, end = metadata.request_start_ns / 1e9, metadata.request_end_ns / 1e9
-    if metadata.benchmark_phase not in _MEASURED:
+    if metadata.benchmark_phase not in _MEASURED or metadata.was_cancelled:
         return begin, end
     values = record.metrics
     gaps = values.get("inter_chunk_latency")
     listed = gaps.value if gaps and isinstance(gaps.value, list) else []
     requests.add(
-        failed=record.error is not None or metadata.was_cancelled,
+        failed=record.error is not None,
         start=begin,
         ttft=_value(values, "time_to_first_token"),
         tpot=_value(values, "inter_token_latency"),

@@ -47,7 +47,7 @@ class Requests:
         output_tokens: float | None = None,
     ) -> None:
         """Adds one request; without a *tpot* it follows from the other times."""
-        between = array("d", gaps)
+        between = gaps if isinstance(gaps, array) else array("d", gaps)
         if tpot is None and not failed:
             tpot = _tpot(ttft, e2e, output_tokens)
         if max_gap is None and between:

@@ -8,6 +8,7 @@ request's E2E in; TTFT and TPOT of single requests need `--save-detailed`
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -87,6 +88,7 @@ def read(document: Document, file: str, place: str) -> Run:
         means=_means(document),
         reported_goodput=figure(document, "request_goodput"),
         began=member(document, "date", str) or "",
+        notes=_notes(document),
     )
 
 
@@ -101,7 +103,7 @@ def _requests(document: Document, *, sglang: bool) -> Requests | None:
     if ttfts is None and latencies is None:
         return None
     number = len(ttfts if ttfts is not None else latencies or ())
-    itls = _column(document, "itls", list[list[float]], number)
+    itls = _column(document, "itls", list[msgspec.Raw], number)
     inputs = _column(document, "input_lens", list[float], number)
     outputs = _column(document, "output_lens", list[float], number)
     errors = _column(document, "errors", list[str], number)
@@ -109,16 +111,19 @@ def _requests(document: Document, *, sglang: bool) -> Requests | None:
     _same("latencies", latencies, number)
     if ttfts is None and errors is None and (count(document, "failed") or 0) > 0:
         return None  # nothing tells which of the E2E are failures'
+    told = [bool(error) for error in errors or ()] or [False] * number
+    # A failure without words has no tokens; an answer without tokens may be no failure.
+    empty_failed = number - sum(told) != count(document, "completed")
     requests = Requests()
     for index in range(number):
-        gaps = itls[index] if itls else ()
+        gaps = _gaps(itls[index]) if itls else array("d")
         ttft = ttfts[index] if ttfts else None
         tokens = outputs[index] if outputs else None
         e2e = latencies[index] if latencies else None
         if not sglang and e2e is None and ttft is not None and itls is not None:
             e2e = ttft + sum(gaps)
         requests.add(
-            failed=bool(errors and errors[index]) or tokens == 0,
+            failed=told[index] or (empty_failed and tokens == 0),
             start=starts[index] if starts else None,
             ttft=ttft,
             e2e=e2e,
@@ -128,6 +133,14 @@ def _requests(document: Document, *, sglang: bool) -> Requests | None:
             output_tokens=tokens,
         )
     return requests
+
+
+def _gaps(raw: msgspec.Raw) -> array[float]:
+    """Returns the gaps of one answer: a row at a time, since a file has millions."""
+    try:
+        return array("d", msgspec.json.decode(raw, type=list[float]))
+    except msgspec.DecodeError as error:
+        raise BenchmarkError(f"itls: {error}") from None
 
 
 def _column(
@@ -141,6 +154,12 @@ def _column(
 def _same(name: str, column: Sequence[object] | None, number: int) -> None:
     if column is not None and len(column) != number:
         raise BenchmarkError(f"{name}: has {len(column)} entries of {number}")
+
+
+def _notes(document: Document) -> tuple[str, ...]:
+    if "ramp_up_strategy" not in document:
+        return ()
+    return ("its rate ramped up, so that it is of no one load",)
 
 
 def _config(document: Document) -> dict[str, Knob]:

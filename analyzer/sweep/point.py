@@ -133,13 +133,15 @@ def _latencies(
     result: dict[tuple[str, str], float | None] = {}
     for latency in LATENCIES:
         values = found.latency(latency) if found is not None else np.zeros(0)
-        for name, level in LEVELS.items():
-            if len(values):
-                result[latency, name] = float(np.quantile(values, level))
-            elif len(runs) == 1:
-                result[latency, name] = runs[0].quantiles.get(latency, {}).get(level)
-            else:  # quantiles of several runs do not add up
-                result[latency, name] = None
+        if len(values):
+            exact = np.quantile(values, tuple(LEVELS.values())).tolist()
+            named: dict[str, float] = dict(zip(LEVELS, exact, strict=True))
+        elif len(runs) == 1 and runs[0].completed:  # of no answer a tool writes 0
+            told = runs[0].quantiles.get(latency, {})
+            named = {name: told[at] for name, at in LEVELS.items() if at in told}
+        else:  # quantiles of several runs do not add up
+            named = {}
+        result.update({(latency, name): named.get(name) for name in LEVELS})
     return result
 
 

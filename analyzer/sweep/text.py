@@ -119,7 +119,7 @@ def _row(point: Point, slo_class: SloClass | None) -> tuple[str, ...]:
         f"{point.throughput:.2f}",
         good,
         share + mark,
-        "—" if interval is None else f"{interval.lower:.0%}–{interval.upper:.0%}",
+        "—" if interval is None else f"{interval.lower:.1%}–{interval.upper:.1%}",
         "—" if tokens is None else f"{tokens / point.seconds:.4g}",
         "—" if not between else f"{1 / between:.3g}",
         _time(point, "ttft", "p50"),
