@@ -224,7 +224,8 @@ def test_logs_of_a_named_gateway_are_read_by_its_settings(tmp_path: Path) -> Non
         FAULTY
         + "gateways:\n"
         + "  - {name: other, path: /var/log/other.log}\n"
-        + "  - {name: house, path: /var/log/house.log, format: custom, policy_statuses: [429],\n"
+        + "  - {name: house, path: /var/log/house.log, format: custom,\n"
+        + "     policy_statuses: [429],\n"
         + "     fields: {status: s, e2e: {key: ms, unit: ms}, outcome: how}}\n"
     )
     log = tmp_path / "house.jsonl"

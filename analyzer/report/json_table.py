@@ -20,7 +20,7 @@ from analyzer.sources.log_blocks import MAX_LINE_BYTES
 
 MEMORY = "256MB"
 SCHEME = "range"
-ROWS = 50_000  # a table has at most about as many
+ROWS = 25_000  # a table has at most about as many
 
 
 class Table:

@@ -1,4 +1,4 @@
-"""What a report of a long log costs, beside DuckDB's bare aggregate of the same file."""
+"""What a report of a long log costs, beside DuckDB's bare aggregate of that log."""
 
 from __future__ import annotations
 
