@@ -104,6 +104,20 @@ BURN = (
         name="burn-until-it-is-over",
     ),
     Case(
+        "GoodputBudgetBurn",
+        {**exact(0.6), **verdicts({("compute", ""): 0.7, ("none", "headroom"): 0.3})},
+        exact(0.24),
+        ("goodput_bad_requests_total",),
+        {**CLASS, "severity": "critical", "slo": "goodput", "constraint": "compute"},
+        {
+            "summary": "limit: compute",
+            "constraint": "compute (70% of the last 5 minutes)",
+            "advice": "See the runbook.",
+            "runbook_url": f"{URL}/unknown.md",
+        },
+        name="burn-without-cause",
+    ),
+    Case(
         "GoodputBoundBurn",
         {**bounded(0.1, 0.45), **verdicts(KV)},
         bounded(0.1, 0.76),

@@ -99,10 +99,11 @@ def _shares(options: Options) -> Iterator[Alert]:
             labels={"constraint": family},
             annotations=plain(
                 options,
-                "{{ $labels.model }}: {{ $labels.family }}/{{ $labels.cause }} for "
+                "{{ $labels.model }}: {{ $labels.family }}"
+                "{{ with $labels.cause }}/{{ . }}{{ end }} for "
                 "{{ $value | humanizePercentage }} of half an hour",
                 f"{EVIDENCE}.\n{_first(cause)}",
-                cause or "{{ $labels.cause }}",
+                cause or '{{ or $labels.cause "unknown" }}',
             ),
         )
 

@@ -42,7 +42,8 @@ def _leading(found: str, nothing: str) -> str:
     )
 
 
-CAUSE = '{{ label "family" . }}/{{ label "cause" . }}'
+# A family may be known without its cause.
+CAUSE = '{{ label "family" . }}{{ with label "cause" . }}/{{ . }}{{ end }}'
 LIMIT = _leading(CAUSE, '{{ or $labels.constraint "unknown" }}')
 VERDICT = _leading(
     CAUSE + " ({{ value . | humanizePercentage }} of the last 5 minutes)",
@@ -81,7 +82,7 @@ MISSED = (
 
 def cause_link(options: Options) -> str:
     """Returns a template for the runbook of the cause that leads now."""
-    page = link('{{ label "cause" . }}', options)
+    page = link('{{ or (label "cause" .) "unknown" }}', options)
     return _leading(page, link(UNKNOWN, options))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -158,6 +159,47 @@ def write_recorded(path: Path, end: float) -> None:
         file.write("# EOF\n")
 
 
+class Evaluations:
+    """What Prometheus tells of the time of each group and rule, in seconds."""
+
+    def __init__(self, url: str, groups: int) -> None:
+        self._url = f"{url}/api/v1/rules"
+        self._groups = groups
+        self._last: dict[str, str] = {}
+        self.groups: dict[str, list[float]] = {}
+        self.rules: dict[tuple[str, str, int], float] = {}
+
+    def count(self) -> int:
+        """Looks once a second; returns how often each group was evaluated at least."""
+        time.sleep(1.0)
+        found = requests.get(self._url, timeout=30).json()["data"]["groups"]
+        for group in found:
+            name, at = group["name"], group["lastEvaluation"]
+            if at.startswith("0001") or self._last.get(name) == at:
+                continue
+            self._last[name] = at
+            self.groups.setdefault(name, []).append(group["evaluationTime"])
+            for place, rule in enumerate(group["rules"]):
+                key, spent = (name, rule["name"], place), rule["evaluationTime"]
+                self.rules[key] = min(self.rules.get(key, spent), spent)
+        if len(self.groups) < self._groups:
+            return 0
+        return min(map(len, self.groups.values()))
+
+    def report(self) -> None:
+        """Prints each group's times, and the sum of the best of each of its rules.
+
+        On a busy machine the sum says what the group takes on a quiet one.
+        """
+        for name, seconds in sorted(self.groups.items()):
+            listed = ", ".join(f"{value * 1000:.0f}" for value in seconds)
+            best = sum(v for (group, _, _), v in self.rules.items() if group == name)
+            print(f"{name:20} {listed} ms; its rules' best: {best * 1000:.0f} ms")
+        for key, value in sorted(self.rules.items(), key=lambda item: -item[1])[:10]:
+            print(f"  {value * 1000:6.1f} ms  {key[1]}")
+        print("load average:", *os.getloadavg())
+
+
 def test_time_of_one_evaluation_of_a_large_fleet(
     tmp_path: Path, need_tool: Callable[[str], str]
 ) -> None:
@@ -180,6 +222,7 @@ def test_time_of_one_evaluation_of_a_large_fleet(
     print(f"\n{count} series, made in {time.monotonic() - begun:.0f} s")
     groups = rule_groups(parse_config(CONFIG).slo_classes, Options())
     text = rule_file(groups).replace("interval: 5m", "interval: 30s")
+    text = text.replace("interval: 1m", "interval: 30s")
     (tmp_path / "rules.yml").write_text(text, encoding="utf-8")
     config = {
         "global": {"evaluation_interval": "30s"},
@@ -202,40 +245,13 @@ def test_time_of_one_evaluation_of_a_large_fleet(
     url = f"http://127.0.0.1:{port}"
     try:
         wait_for(lambda: answers(f"{url}/-/ready"), seconds=120)
-        evaluated: dict[str, list[float]] = {}
-        last: dict[str, str] = {}
-
-        def twice() -> bool:
-            time.sleep(1.0)
-            found = requests.get(f"{url}/api/v1/rules", timeout=30).json()
-            for group in found["data"]["groups"]:
-                at = group["lastEvaluation"]
-                if at[:4] != "0001" and last.get(group["name"]) != at:
-                    last[group["name"]] = at
-                    seconds = evaluated.setdefault(group["name"], [])
-                    seconds.append(group["evaluationTime"])
-            done = [len(seconds) >= 2 for seconds in evaluated.values()]
-            return len(done) == len(groups) and all(done)
-
-        wait_for(twice, seconds=120)
-        used, cycles = cpu_seconds(process.pid), len(evaluated["goodput-slo"])
-        wait_for(
-            lambda: twice() and len(evaluated["goodput-slo"]) >= cycles + CYCLES,
-            seconds=200,
-        )
+        seen = Evaluations(url, len(groups))
+        wait_for(lambda: seen.count() >= 2, seconds=180)
+        used, before = cpu_seconds(process.pid), seen.count()
+        wait_for(lambda: seen.count() >= before + CYCLES, seconds=200)
         used = cpu_seconds(process.pid) - used
-        found = requests.get(f"{url}/api/v1/rules", timeout=30).json()["data"]["groups"]
-        slow = sorted(
-            ((r["evaluationTime"], r["name"]) for g in found for r in g["rules"]),
-            reverse=True,
-        )
-        for name, seconds in evaluated.items():
-            print(f"{name:20} {', '.join(f'{s * 1000:.0f} ms' for s in seconds)}")
-        total = sum(min(seconds) for seconds in evaluated.values())
-        print(f"all rules once, at best: {total * 1000:.0f} ms")
+        seen.report()
         print(f"CPU of Prometheus an evaluation: {used / CYCLES * 1000:.0f} ms")
-        for seconds_of_rule, name in slow[:12]:
-            print(f"  {seconds_of_rule * 1000:6.1f} ms  {name}")
         good = requests.get(
             f"{url}/api/v1/query",
             params={"query": "slo_class:goodput_budget_left:ratio28d"},
