@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from analyzer.outlook import STRIP_SECONDS
-from exporter.page_text import Markup, count, escape, join, percent, seconds
+from exporter.page_text import Markup, count, escape, join, percent, seconds, tag
 
 Row = dict[str, Any]
 HEIGHT = 14
@@ -31,11 +31,12 @@ def strip(window: Row, at: float, *, ranked: bool) -> Markup:
     said = ", ".join(f"{family} {percent(part / total)}" for family, part in shares)
     rank = f" of rank {window['rank']}" if ranked else ""
     label = escape(f"Last hour{rank}: {said}")
-    return Markup(
+    picture = Markup(
         f'<svg class="strip" viewBox="0 0 {STRIP_SECONDS:.0f} {HEIGHT}" '
-        f'preserveAspectRatio="none" role="img" aria-label="{label}">'
+        f'preserveAspectRatio="none" aria-hidden="true">'
         f"{''.join(rects)}</svg>"
     )
+    return join([picture, tag("p", Markup(label), class_="soft small")])
 
 
 def outlook(group: Sequence[Row], *, ranked: bool) -> list[tuple[str, Markup]]:

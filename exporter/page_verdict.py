@@ -21,6 +21,7 @@ from exporter.page_text import (
 )
 
 Row = dict[str, Any]
+STRIPS = 4  # of ranks that share a verdict: they look alike
 CALM = ("none", "unknown")
 UNREAD = ("down", "stats_disabled")  # faults under which nothing can be counted
 
@@ -106,7 +107,7 @@ def _verdict(group: Sequence[Row], at: float, *, model: bool, ranked: bool) -> M
         parts.append(f" · rank{'s' * (len(group) > 1)} {ranks}")
     advice = [tag("p", f"→ {text}") for text in first["advice"]]
     facts = _facts(group, ranked=ranked)
-    strips = [page_strip.strip(window, at, ranked=ranked) for window in group]
+    strips = [page_strip.strip(w, at, ranked=ranked) for w in group[:STRIPS]]
     return tag("div", tag("p", *parts), *advice, facts, *strips, class_="verdict")
 
 

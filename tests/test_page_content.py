@@ -286,3 +286,23 @@ def test_a_restart_is_a_gap_in_the_sparkline() -> None:
     ]
     paths = [a["d"] for a in result.of("path")]
     assert [path.count("M") for path in paths] == [2, 2, 2]
+
+
+def test_the_last_hour_stands_below_the_verdict() -> None:
+    """A strip by family, and in words the share of each; of each rank its own."""
+    flow, at = replayed("kv-a")
+    found = rendered([flow], at)
+    assert re.search(r"Last hour: (memory|none) \d+(\.\d+)? %, ", found.said("details"))
+    assert len(found.classes("strip")) == 1
+    ranks, at = replayed("dp2-a")
+    said = rendered([ranks], at).said("details")
+    assert "Last hour of rank 0:" in said
+    assert "Last hour of rank 1:" in said
+
+
+def test_preemptions_and_bursts_stand_beside_the_verdict() -> None:
+    """A second's preemptions over the last minute, and how uneven arrivals are."""
+    flow, at = replayed("kv-a")
+    assert "Preemptions" in rendered([flow], at).said("details")
+    burst, at = replayed("burst-a")
+    assert re.search(r"Arrivals ?dispersion \d", rendered([burst], at).said("details"))
