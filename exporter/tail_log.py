@@ -204,7 +204,8 @@ class Log:
         if file.path.endswith(UNREADABLE):
             tally.lost["unknown_archive"] += 1
         elif file.truncated:
-            tally.lost["torn_line" if file.torn else "truncated"] += bool(file.lag)
+            if file.lag:
+                tally.lost["torn_line" if file.torn else "truncated"] += 1
         elif file.lag or (file.known and not superseded):
             tally.lost["file_gone"] += 1
 

@@ -74,7 +74,7 @@ class Reading:
         batch = self._tail.poll(limit)
         self._position = batch.position
         self.last = batch.stats
-        self.lost += Counter(batch.stats.lost)
+        self.lost.update(batch.stats.lost)  # a loss of 0 times stays, and is none
         self.total = replace(
             self.total,
             too_long=self.total.too_long + self.last.too_long,
