@@ -33,7 +33,7 @@ def strip(window: Row, at: float, *, ranked: bool) -> Markup:
     label = escape(f"Last hour{rank}: {said}")
     picture = Markup(
         f'<svg class="strip" viewBox="0 0 {STRIP_SECONDS:.0f} {HEIGHT}" '
-        f'preserveAspectRatio="none" aria-hidden="true">'
+        f'preserveAspectRatio="none" role="img" aria-label="{label}">'
         f"{''.join(rects)}</svg>"
     )
     return join([picture, tag("p", Markup(label), class_="soft small")])
