@@ -337,7 +337,7 @@ engine without gauges of its queue are examples.
 
 - `goodput_kv_cache_exhaustion_seconds`, and on the status page what fills the cache:
   more requests or longer ones. A cache that is high and steady has no forecast.
-- The index of dispersion of arrivals over up to two minutes (from one minute on):
+- The index of dispersion of arrivals over somewhat more than a minute:
   1 is chance, above it requests come in bursts.
 - Preemptions per second, and the rank with the fullest cache of a model: the highest
   counts, not the mean.
