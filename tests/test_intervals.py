@@ -17,7 +17,7 @@ from analyzer.capacity.machines import cpu_demo
 from analyzer.capacity.workload import Request
 from analyzer.sweep.intervals import Floats, Interval, cut, quantiles, share
 
-REPEATS = 100
+REPEATS = 60
 LIMITS = {"ttft": 1.0, "tpot": 0.05, "e2e": 10.0}
 
 

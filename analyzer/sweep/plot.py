@@ -106,9 +106,8 @@ def _latencies(panel: Axes, curve: Curve) -> None:
         panel.axhline(threshold.seconds, color=_LINE, linewidth=0.8, linestyle="--")
         panel.annotate(
             f"{criterion} limit",
-            (1.0, threshold.seconds),
+            (0.01, threshold.seconds),
             xycoords=("axes fraction", "data"),
-            ha="right",
             va="bottom",
             fontsize=7,
             color=_LINE,
