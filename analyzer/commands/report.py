@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from os.path import expandvars
@@ -27,6 +27,7 @@ from analyzer.strict import ConfigError, parse_duration
 
 if TYPE_CHECKING:
     from analyzer.report.report import Report
+    from analyzer.sweep.curve import Curve
 
 NEEDS = "needs the libraries of the analyzer: pip install 'llm-goodput[analyzer]'"
 
@@ -46,6 +47,20 @@ NEEDS = "needs the libraries of the analyzer: pip install 'llm-goodput[analyzer]
     "requests_file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Also write one CSV row a request.",
+)
+@click.option(
+    "--sweep",
+    "sweep_files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Compare with these benchmark results of one server (see goodput sweep).",
+)
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Servers that shared the load, for --sweep.",
 )
 @click.option("--scheduler", help="Read on the workers of this Dask scheduler.")
 @click.option(
@@ -79,6 +94,8 @@ def report_command(
     gateway: str | None,
     html_file: Path | None,
     requests_file: Path | None,
+    sweep_files: tuple[Path, ...],
+    replicas: int,
     scheduler: str | None,
     prometheus_url: str | None,
     output_format: str,
@@ -102,8 +119,8 @@ def report_command(
     if bool(logs) == (prometheus_url is not None):
         raise click.UsageError("give LOG or --prometheus, one of them")
     if prometheus_url is not None:
-        if requests_file is not None or scheduler is not None:
-            raise click.UsageError("--requests and --scheduler are for logs")
+        if requests_file is not None or scheduler is not None or sweep_files:
+            raise click.UsageError("--requests, --scheduler and --sweep are for logs")
         config = Config() if config_file is None else configuration(config_file, ())
         report = _from_prometheus(prometheus_url, config, **asked)
         _write(report, html_file, output_format)
@@ -125,10 +142,30 @@ def report_command(
             source,
             requests_file=requests_file,
             scheduler=scheduler,
+            curves=_curves(sweep_files, config),
+            replicas=replicas,
         )
     except (NothingRead, ClusterError) as error:
         fail(str(error), Exit.FAILED)
     _write(report, html_file, output_format)
+
+
+def _curves(files: tuple[Path, ...], config: Config) -> Sequence[Sequence[Curve]]:
+    """Returns the curves of benchmark results under the classes."""
+    if not files:
+        return ()
+    from analyzer.sweep.files import read_files  # noqa: PLC0415  as above
+    from analyzer.sweep.judge import curves_by_class  # noqa: PLC0415
+
+    if not config.slo_classes:
+        raise click.UsageError("--sweep needs the SLO classes of --config.file")
+    runs, problems = read_files(files)
+    curves, more = curves_by_class(runs, config.slo_classes)
+    for problem in (*problems, *more):
+        click.echo(f"Warning: {problem}", err=True)
+    if not curves:
+        fail("--sweep: no benchmark result could be read", Exit.FAILED)
+    return curves
 
 
 def _from_prometheus(

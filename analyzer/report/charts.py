@@ -173,6 +173,34 @@ def ranges(
     return picture(parts, what, height=height)
 
 
+def overlay(
+    curve: Sequence[tuple[float, float]],
+    dots: Sequence[tuple[float, float, str]],
+    *,
+    what: str,
+    show: Show,
+) -> str:
+    """Returns a curve of shares over a load, and single points with what they tell."""
+    loads = [x for x, _ in curve] + [x for x, _, _ in dots]
+    frame = Frame(0.0, _round_up(max(loads, default=1.0)), 1.0)
+    parts = _value_axis(frame, lambda v: f"{v:.0%}")
+    for i in range(5):
+        x = frame.x(frame.right * i / 4)
+        parts.append(
+            f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
+            f"{escape(show(frame.right * i / 4))}</text>"
+        )
+    path = "L".join(f"{frame.x(x):.1f} {frame.y(y):.1f}" for x, y in curve)
+    if path:
+        parts.append(f'<path class="line" d="M{path}"/>')
+    parts += (
+        f'<circle class="far" cx="{frame.x(x):.1f}" cy="{frame.y(y):.1f}" r="3.5">'
+        f"<title>{escape(told)}</title></circle>"
+        for x, y, told in dots
+    )
+    return picture(parts, what)
+
+
 def picture(parts: Sequence[str], what: str, *, height: float = HEIGHT) -> str:
     """Returns an SVG element; *what* says in words what it shows."""
     return (

@@ -15,6 +15,7 @@ from analyzer.config import Config
 from analyzer.config_gateways import GatewaySource
 from analyzer.replay import replay
 from analyzer.report.constraints import Constraint, constraints_of
+from analyzer.report.reconcile import reconciled
 from analyzer.report.report import Report
 from analyzer.report.requests_csv import RequestsFile
 from analyzer.report.run import (
@@ -32,6 +33,7 @@ from analyzer.slo import matched_headers
 from analyzer.sources.log_blocks import LogError, Piece, pieces_of, size_of
 from analyzer.sources.log_file import log_path
 from analyzer.sources.recording import RecordingError, read_scrapes
+from analyzer.sweep.curve import Curve
 
 NO_CONSTRAINTS = (
     "request logs do not tell what bound the engine; a recording or --prometheus does"
@@ -49,8 +51,12 @@ def report_logs(
     *,
     requests_file: Path | None = None,
     scheduler: str | None = None,
+    curves: Sequence[Sequence[Curve]] = (),
+    replicas: int = 1,
 ) -> Report:
     """Returns the report of logs, patterns of names, and recordings.
+
+    Beside the *curves* of a sweep, each of one server, when there are any.
 
     Raises NothingRead when none can be read, and ClusterError.
     """
@@ -89,6 +95,7 @@ def report_logs(
         parts=parts,
         constraints=constraints,
         missing={} if constraints else {"constraints": NO_CONSTRAINTS},
+        beside=reconciled(summary, curves, replicas),
     )
 
 

@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
+from analyzer.report.figures import amount, latency, moment, share, span
 from analyzer.report.page_html import mark, table
-from analyzer.report.page_plots import over_time, workload
+from analyzer.report.page_plots import over_time, reconciliation, workload
 from analyzer.report.page_style import STYLE
 from analyzer.report.report import Report, Row, records
-from analyzer.report.text import (
-    MEASURES,
-    STAGES,
-    amount,
-    interval,
-    latency,
-    missed_text,
-    moment,
-    share,
-    span,
-)
+from analyzer.report.text import MEASURES, STAGES, interval, missed_text
 from analyzer.strict import format_duration
 
 TOP_TENANTS = 25
@@ -366,5 +357,6 @@ SECTIONS: tuple[Callable[[Report], Iterator[str]], ...] = (
     _goodput,
     _tenants,
     workload,
+    reconciliation,
     _sources,
 )

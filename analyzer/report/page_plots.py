@@ -7,9 +7,10 @@ from html import escape
 
 from analyzer.report import charts
 from analyzer.report.charts import Frame, Layer
+from analyzer.report.figures import amount, latency, share, span
 from analyzer.report.page_html import legend, table
 from analyzer.report.report import Report, Row, records
-from analyzer.report.text import MEASURES, amount, latency, share, span
+from analyzer.report.text import MEASURES, reconciled_text
 
 FAMILIES = (
     "memory",
@@ -112,6 +113,40 @@ def _constraints(report: Report, frame: Frame) -> Iterator[str]:
             )
             for r in records(report["constraint_shares"])
         ],
+    )
+
+
+def reconciliation(report: Report) -> Iterator[str]:
+    """Yields production's points over the curves of a sweep, and what they say."""
+    verdicts = records(report["reconciliation"])
+    if not verdicts:
+        return
+    yield "<h2>Beside the benchmark</h2>"
+    rows = records(report["operating_points"])
+    for verdict in verdicts:
+        yield f"<p>{escape(reconciled_text(verdict))}.</p>"
+        key = verdict["class"], verdict["curve"]
+        mine = [row for row in rows if (row["class"], row["curve"]) == key]
+        known = [r for r in mine if r["expected"] is not None]
+        if not known:
+            continue
+        yield _legend_of_points()
+        yield charts.overlay(
+            sorted((row["load"], row["expected"]) for row in known),
+            [(row["load"], row["attainment"], _point_text(row)) for row in mine],
+            what=f"Share good over {verdict['axis']}: production and benchmark",
+            show=amount,
+        )
+
+
+def _legend_of_points() -> str:
+    return legend([("benchmark", "usual"), ("production", "far")])
+
+
+def _point_text(row: Row) -> str:
+    return (
+        f"{charts.stamp(row['start'])} UTC: {share(row['attainment'])} of "
+        f"{amount(row['requests'])} good at {amount(row['load'])}"
     )
 
 

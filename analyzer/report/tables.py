@@ -37,8 +37,12 @@ def report_of(
     parts: Sequence[Part] = (),
     constraints: Sequence[Constraint] = (),
     missing: dict[str, str] | None = None,
+    beside: tuple[list[Row], list[Row]] = ([], []),
 ) -> Report:
-    """Returns the report of what a log came to, with *constraints* beside it."""
+    """Returns the report of what a log came to, with *constraints* beside it.
+
+    *beside* are its operating points on a sweep's curves, and verdicts on those.
+    """
     by_name = {c.name: c for c in classes}
     dated = summary.first <= summary.last
     start, end = (summary.first, summary.last) if dated else (None, None)
@@ -68,6 +72,8 @@ def report_of(
         "constraint_shares", constraint_shares(constraints)
     )
     tables["by_prompt"] = _by_prompt(summary)
+    tables["operating_points"] = table("operating_points", beside[0])
+    tables["reconciliation"] = table("reconciliation", beside[1])
     tables["sources"] = table("sources", _sources(parts))
     return Report(
         start,

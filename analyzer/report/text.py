@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator
 
+from analyzer.report.figures import (
+    TOKENS,
+    amount,
+    grid,
+    latency,
+    measured,
+    moment,
+    share,
+    span,
+)
 from analyzer.report.report import Report, Row, records
 from analyzer.strict import format_duration
 
@@ -24,7 +33,6 @@ STAGES = {
     "serving": "server",
     "delivery": "after the server",
 }
-_TOKENS = ("prompt_tokens", "output_tokens")
 
 
 def lines_of(report: Report) -> Iterator[str]:
@@ -41,6 +49,7 @@ def lines_of(report: Report) -> Iterator[str]:
         _constraints,
         _workload,
         _by_prompt,
+        _reconciliation,
         _sources,
     ):
         found = list(part(report))
@@ -49,73 +58,6 @@ def lines_of(report: Report) -> Iterator[str]:
             yield ""
     for what, why in report.missing.items():
         yield f"no {what}: {why}"
-
-
-def moment(seconds: float | None) -> str:
-    """Returns a Unix time as a stamp in UTC."""
-    if seconds is None:
-        return "—"
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def share(value: float | None) -> str:
-    """Returns a share in percent; what rounds to all or nothing and is not, says so."""
-    if value is None:
-        return "—"
-    text = f"{value:.2%}"
-    if value < 1 and text == "100.00%":
-        return ">99.99%"
-    return "<0.01%" if value > 0 and text == "0.00%" else text
-
-
-def amount(value: float | None) -> str:
-    """Returns a count with separators, or three digits of a figure."""
-    if value is None:
-        return "—"
-    if value == int(value):
-        return f"{int(value):,}"
-    return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-
-
-def latency(value: float | None) -> str:
-    """Returns seconds as milliseconds or seconds, three digits."""
-    if value is None:
-        return "—"
-    if value < 1:
-        return f"{value * 1e3:.3g} ms"
-    return f"{value:.3g} s" if value < 1000 else f"{value:,.0f} s"
-
-
-def span(seconds: float | None) -> str:
-    """Returns a length of time in its two greatest units."""
-    if seconds is None:
-        return "—"
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
-    left = round(seconds)
-    found = []
-    for name, size in units:
-        if left >= size:
-            found.append(f"{left // size} {name}")
-            left %= size
-    return " ".join(found[:2])
-
-
-def measured(measure: str, value: float | None) -> str:
-    """Returns a value of a measure with its unit."""
-    return amount(value) if measure in _TOKENS else latency(value)
-
-
-def grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields a table whose first columns are names and the others figures."""
-    table = [heads, *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(len(heads))]
-    for row in table:
-        yield "  ".join(
-            cell.ljust(width) if i < 2 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
 
 
 def _period(report: Report) -> Iterator[str]:
@@ -352,7 +294,7 @@ def _workload(report: Report) -> Iterator[str]:
             f"  at once: mean {amount(at_once['mean'])}, p95 {amount(at_once['p95'])}, "
             f"at most {amount(at_once['max'])}"
         )
-    for name in _TOKENS:
+    for name in TOKENS:
         found = shape[name]
         if found["count"]:
             yield (
@@ -381,6 +323,24 @@ def _by_prompt(report: Report) -> Iterator[str]:
             for row in rows
         ],
     )
+
+
+def _reconciliation(report: Report) -> Iterator[str]:
+    for row in records(report["reconciliation"]):
+        yield reconciled_text(row)
+
+
+def reconciled_text(row: Row) -> str:
+    """Returns in a sentence whether production and a sweep agree."""
+    text = f"Sweep, class {row['class']}, curve {row['curve']}: {row['verdict']}"
+    if row["attainment"] is not None:
+        text += (
+            f": {share(row['attainment'])} good, the sweep says "
+            f"{share(row['expected'])} ({share(row['lower'])}–{share(row['upper'])}) "
+            f"at the same {row['axis'].replace('_', ' ')}, over {row['stretches']} "
+            f"stretches with {amount(row['requests'])} requests"
+        )
+    return text + (f" ({row['notes']})" if row["notes"] else "")
 
 
 def _sources(report: Report) -> Iterator[str]:
