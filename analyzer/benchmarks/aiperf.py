@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from analyzer.benchmarks.run import BenchmarkError, Problem, Requests, Run
-from analyzer.benchmarks.values import Document, member, number, span
+from analyzer.benchmarks.values import Document, member, number, part, span
 
 _LATENCIES = {
     "ttft": "time_to_first_token",
@@ -65,8 +65,8 @@ def read(document: Document, file: str) -> Run:
     rate = _figure(document, "request_throughput")
     duration = completed / rate if rate else None
     phase = _phase(asked)
-    old = _part(asked, "loadgen") or _part(_part(asked, "perf_analyzer"), "stimulus")
-    models = _part(asked, "models").get("items")
+    old = part(asked, "loadgen") or part(part(asked, "perf_analyzer"), "stimulus")
+    models = part(asked, "models").get("items")
     return Run(
         file=file,
         place="",
@@ -81,11 +81,6 @@ def read(document: Document, file: str) -> Run:
         output_tokens=_figure(document, "total_osl")
         or _figure(document, "total_output_tokens"),
         quantiles=_quantiles(document),
-        means={
-            latency: mean
-            for latency, name in _LATENCIES.items()
-            if (mean := _seconds(document, name, "avg")) is not None
-        },
         reported_goodput=_figure(document, "goodput"),
         began=member(document, "start_time", str) or "",
     )
@@ -109,11 +104,6 @@ def _model(models: object) -> str:
     if isinstance(models, list) and models and isinstance(models[0], dict):
         return str(models[0].get("name") or "")
     return ""
-
-
-def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def _figure(document: Document, name: str) -> float | None:

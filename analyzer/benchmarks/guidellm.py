@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from analyzer.benchmarks.run import BenchmarkError, Knob, Problem, Requests, Run
-from analyzer.benchmarks.values import Document, member, number, span
+from analyzer.benchmarks.values import Document, member, number, part, span
 
 _STATES = ("successful", "errored")  # what is incomplete was cut by the tool itself
 _LATENCIES = {
@@ -56,7 +56,7 @@ def read(document: Document, file: str) -> Iterator[Run | Problem]:
 
 
 def _run(benchmark: _Benchmark, file: str, place: str) -> Run:
-    totals = _part(benchmark.metrics, "request_totals")
+    totals = part(benchmark.metrics, "request_totals")
     completed, failed = (number(totals.get(state)) for state in _STATES)
     if completed is None or failed is None:
         raise BenchmarkError("metrics.request_totals: is missing")
@@ -64,13 +64,13 @@ def _run(benchmark: _Benchmark, file: str, place: str) -> Run:
     if requests is not None and len(requests) != completed + failed:
         requests = None  # the report was told to keep a sample of them only
     # Until 0.5 these lay in other places of the document.
-    strategy = _part(benchmark.config, "strategy") or _part(
-        _part(benchmark.config, "profile"), "strategy"
+    strategy = part(benchmark.config, "strategy") or part(
+        part(benchmark.config, "profile"), "strategy"
     )
     streams = number(strategy.get("streams"))
     if strategy.get("type_") == "synchronous":
         streams = 1.0
-    backend = _part(benchmark.config, "backend")
+    backend = part(benchmark.config, "backend")
     duration = span(benchmark.duration, "duration")
     cut = number(totals.get("incomplete")) or 0
     return Run(
@@ -88,7 +88,6 @@ def _run(benchmark: _Benchmark, file: str, place: str) -> Run:
         output_tokens=_total(benchmark.metrics, "output_token_count"),
         requests=requests,
         quantiles=_quantiles(benchmark.metrics),
-        means=_means(benchmark.metrics),
         began="" if benchmark.start_time is None else f"{benchmark.start_time:.6f}",
         notes=(f"{cut:g} requests were cut off at its end",) if cut else (),
     )
@@ -111,19 +110,14 @@ def _requests(by_state: Mapping[str, list[_Request] | None]) -> Requests | None:
     return requests if len(requests) else None
 
 
-def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
-
-
 def _total(metrics: Mapping[str, Any], name: str) -> float | None:
-    return number(_part(_part(metrics, name), "successful").get("total_sum"))
+    return number(part(part(metrics, name), "successful").get("total_sum"))
 
 
 def _quantiles(metrics: Mapping[str, Any]) -> dict[str, dict[float, float]]:
     found: dict[str, dict[float, float]] = {}
     for latency, (name, factor) in _LATENCIES.items():
-        listed = _part(_part(_part(metrics, name), "successful"), "percentiles")
+        listed = part(part(part(metrics, name), "successful"), "percentiles")
         for level, value in listed.items():
             seconds = number(value)
             if seconds is not None and level[1:].isdigit():
@@ -132,15 +126,6 @@ def _quantiles(metrics: Mapping[str, Any]) -> dict[str, dict[float, float]]:
     return found
 
 
-def _means(metrics: Mapping[str, Any]) -> dict[str, float]:
-    found = {}
-    for latency, (name, factor) in _LATENCIES.items():
-        mean = number(_part(_part(metrics, name), "successful").get("mean"))
-        if mean is not None:
-            found[latency] = mean * factor
-    return found
-
-
 def _labels(config: Mapping[str, Any]) -> dict[str, Knob]:
-    labels = _part(config, "labels")
+    labels = part(config, "labels")
     return {k: v for k, v in labels.items() if isinstance(v, str | int | float)}

@@ -17,7 +17,15 @@ from typing import Any
 import msgspec
 
 from analyzer.benchmarks.run import BenchmarkError, Problem, Requests, Run
-from analyzer.benchmarks.values import Document, figure, member, number, span, whole
+from analyzer.benchmarks.values import (
+    Document,
+    figure,
+    member,
+    number,
+    part,
+    span,
+    whole,
+)
 
 _LATENCIES = {
     "ttft": "time_to_first_token",
@@ -74,7 +82,7 @@ def read(document: Document, file: str) -> Run:
     completed, failed = number(good.get("count")), number(bad.get("count"))
     if completed is None:
         raise BenchmarkError("successes.count: is missing")
-    latency = _part(good, "latency")
+    latency = part(good, "latency")
     return Run(
         file=file,
         place="",
@@ -86,17 +94,12 @@ def read(document: Document, file: str) -> Run:
         failed=int(failed or 0),
         concurrency=number(asked.get("concurrency")),
         request_rate=number(asked.get("requested_rate")),
-        input_tokens=number(_part(good, "prompt_tokens").get("total")),
-        output_tokens=number(_part(good, "output_tokens").get("total")),
+        input_tokens=number(part(good, "prompt_tokens").get("total")),
+        output_tokens=number(part(good, "output_tokens").get("total")),
         quantiles={
-            ours: _quantiles(_part(latency, theirs))
+            ours: _quantiles(part(latency, theirs))
             for ours, theirs in _LATENCIES.items()
-            if _part(latency, theirs)
-        },
-        means={
-            ours: mean
-            for ours, theirs in _LATENCIES.items()
-            if (mean := number(_part(latency, theirs).get("mean"))) is not None
+            if part(latency, theirs)
         },
     )
 
@@ -116,9 +119,9 @@ def with_requests(
     listed.sort(key=lambda request: request.start_time)
     result, at = [], 0
     for run in stages:
-        part = listed[at : at + run.sent]
+        own = listed[at : at + run.sent]
         at += run.sent
-        result.append(replace(run, requests=_requests(part)))
+        result.append(replace(run, requests=_requests(own)))
     return result, None
 
 
@@ -144,11 +147,6 @@ def _requests(listed: Sequence[_Request]) -> Requests:
             output_tokens=tokens,
         )
     return requests
-
-
-def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def _quantiles(listed: Mapping[str, Any]) -> dict[float, float]:

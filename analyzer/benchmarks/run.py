@@ -102,7 +102,6 @@ class Run:
     output_tokens: float | None = None
     requests: Requests | None = None
     quantiles: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
-    means: Mapping[str, float] = field(default_factory=dict)
     reported_goodput: float | None = None
     began: str = ""
     notes: tuple[str, ...] = ()

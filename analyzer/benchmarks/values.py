@@ -28,6 +28,12 @@ def member(document: Document, name: str, wanted: type[T]) -> T | None:
         raise BenchmarkError(f"{name}: {error}") from None
 
 
+def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Returns a member that is an object, an empty one for anything else."""
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
+
+
 def number(value: Any) -> float | None:  # noqa: ANN401
     """Returns a finite number, None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):

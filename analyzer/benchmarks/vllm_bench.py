@@ -85,7 +85,6 @@ def read(document: Document, file: str, place: str) -> Run:
         output_tokens=figure(document, "total_output_tokens"),
         requests=requests,
         quantiles=_quantiles(document),
-        means=_means(document),
         reported_goodput=figure(document, "request_goodput"),
         began=member(document, "date", str) or "",
         notes=_notes(document),
@@ -191,12 +190,3 @@ def _quantiles(document: Document) -> dict[str, dict[float, float]]:
         if value is not None:
             found.setdefault(latency, {})[0.5] = value / 1000
     return {latency: dict(sorted(by.items())) for latency, by in found.items()}
-
-
-def _means(document: Document) -> dict[str, float]:
-    found = {}
-    for latency, word in _LATENCIES:
-        value = figure(document, f"mean_{word}_ms")
-        if value is not None:
-            found[latency] = value / 1000
-    return found
