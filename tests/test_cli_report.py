@@ -217,6 +217,30 @@ def test_the_page_is_whole_and_loads_nothing(config: Path, tmp_path: Path) -> No
     assert text.count("<svg") >= 5
 
 
+def test_a_year_of_hours_is_drawn_in_wider_bars(tmp_path: Path) -> None:
+    """The page stays small and counts every request; the JSON keeps the hours."""
+    config = tmp_path / "goodput.yml"
+    config.write_text(
+        FAULTY
+        + "gateways: [{name: a, path: /var/log/a.log, format: custom,\n"
+        + "            fields: {start: at, e2e: e2e, outcome: how}}]\n"
+    )
+    log = tmp_path / "year.jsonl"
+    log.write_text(
+        "".join(
+            f'{{"at": {1.7e9 + 3600 * n}, "e2e": 1, "how": "ok"}}\n'
+            for n in range(8760)
+        )
+    )
+    target = tmp_path / "report.html"
+    found = document(log, "--config.file", config, "--html", target)
+    assert len(found["timeline"]) == 8760
+    text = target.read_text(encoding="utf-8")
+    assert 400 < text.count('class="good"') <= 802
+    drawn = re.findall(r"UTC: good ([0-9,]+), ", text)
+    assert sum(int(n.replace(",", "")) for n in drawn) == 8760
+
+
 def test_logs_of_a_named_gateway_are_read_by_its_settings(tmp_path: Path) -> None:
     """Fields of a custom format, and statuses that are policy, are the gateway's."""
     config = tmp_path / "goodput.yml"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -151,6 +152,54 @@ def test_compressed_framed_and_unended_logs_are_read_alike(tmp_path: Path) -> No
     unended = tmp_path / "unended.log"
     unended.write_bytes(data.removesuffix(b"\n"))
     assert rows(read(unended)[0]) == wanted
+
+
+def middleware_line(rng: random.Random) -> bytes:
+    """Returns a line of the middleware with members as chance has it."""
+    seconds = [None, None, 0.0, 0.01, 0.25, 1.5, 30.0]
+    times = (
+        *("request_body_s", "header_s", "ttft_s", "last_content_s", "max_gap_s"),
+        *("done_s", "end_s", "disconnect_s", "elapsed_s"),
+    )
+    counts = ("prompt_tokens", "cached_tokens", "completion_tokens", "choices")
+    return json.dumps(
+        {
+            "format": rng.choice(["goodput-request"] * 20 + ["other"]),
+            "version": rng.choice([1] * 20 + [2]),
+            "seq": 1,
+            "request_id": rng.choice(["a", "b", "é"]),
+            "tenant": rng.choice([None, "t"]),
+            "headers": rng.choice([None, {}, {"x-priority": "high", "x-b": "2"}]),
+            "route": rng.choice([None, "/v1/completions", "/health"]),
+            "model": rng.choice([None, "", "m"]),
+            "response_model": rng.choice([None, "r"]),
+            "start": rng.choice([1.79e9, 1.79e9 + 0.123456, 5.0]),
+            "status": rng.choice([None, 0, 200, 429, 500]),
+            "outcome": rng.choice(
+                ["ok", "client_abort", "http_error", "exception", "new", None]
+            ),
+            "streamed": rng.choice([None, True, False]),
+            "stream": rng.choice([None, True, False]),
+            "tokens_kind": rng.choice(["usage", "counted", None]),
+            "unread": rng.choice([None, "gzip"]),
+            **{name: rng.choice(seconds) for name in times},
+            **{name: rng.choice([None, 0, 1, 2, 50]) for name in counts},
+        }
+    ).encode()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_middlewares_lines_are_its_records(seed: int, tmp_path: Path) -> None:
+    """Any combination of what they may hold, read by DuckDB and by the parser."""
+    rng = random.Random(seed)
+    data = b"".join(middleware_line(rng) + b"\n" for _ in range(2000))
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(data)
+    records, reasons = parsed(data)
+    found, lines = read(path)
+    assert rows(found) == rows([columns_of(records, ids=True)])
+    assert sum(lines.problems.values()) == len(reasons)
+    assert lines.parsed < lines.lines * 0.6
 
 
 SECONDS = st.none() | st.sampled_from([0.0, 0.01, 0.05, 0.1, 0.3, 1.0, 1.5, 30.0])

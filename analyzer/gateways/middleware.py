@@ -45,7 +45,7 @@ BLIND = (
     "What a compressed answer holds.",
 )
 
-_OUTCOMES = {
+OUTCOMES = {
     "ok": Outcome.OK,
     "http_error": Outcome.HTTP_ERROR,
     "client_abort": Outcome.CLIENT_ABORT,
@@ -53,7 +53,7 @@ _OUTCOMES = {
     "upstream_cut": Outcome.UPSTREAM_CUT,
     "exception": Outcome.UPSTREAM_CUT,
 }
-_TOKENS = {"usage": TokensKind.USAGE, "counted": TokensKind.COUNTED}
+TOKENS = {"usage": TokensKind.USAGE, "counted": TokensKind.COUNTED}
 _NO_HEADERS: dict[str, str] = {}
 _OK, _NO_TOKENS = Outcome.OK, TokensKind.NONE
 _TOKEN, _NO_TTFT = TtftKind.TOKEN, TtftKind.NONE
@@ -111,7 +111,7 @@ class _Middleware:
         start = line.start
         if start is not None and not EARLIEST <= start <= LATEST:
             start = None
-        outcome = _OUTCOMES.get(line.outcome or "", Outcome.UNKNOWN)
+        outcome = OUTCOMES.get(line.outcome or "", Outcome.UNKNOWN)
         e2e = _end(line, outcome)
         tokens, uploaded = line.completion_tokens, line.request_body_s
         ttft, last, end = line.ttft_s, line.last_content_s, line.end_s
@@ -124,7 +124,7 @@ class _Middleware:
                 tpot = (last - ttft) / (tokens - 1)
         if end is not None and uploaded is not None and end >= uploaded:
             serving = end - uploaded
-        tokens_kind = _TOKENS.get(line.tokens_kind or "", _NO_TOKENS)
+        tokens_kind = TOKENS.get(line.tokens_kind or "", _NO_TOKENS)
         looked = line.streamed and (line.unread is None or ttft is not None)
         return RequestRecord(
             line.request_id or "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from analyzer.config_gateways import GatewaySource
 from analyzer.gateways.detect import format_for
 from analyzer.gateways.record import LineProblem, RequestRecord
-from analyzer.report import envoy_columns
+from analyzer.report import envoy_columns, middleware_columns
 from analyzer.report.columns import Bools, Columns, columns_of, replaced, taken
 from analyzer.report.json_table import JsonReader, Table
 from analyzer.sources.log_blocks import (
@@ -23,6 +23,23 @@ from analyzer.sources.log_blocks import (
 from analyzer.sources.log_lines import PEEKED, LineFinder, lines_at
 
 FEWEST = 64  # lines for which a table is worth its while
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a table of a format becomes columns: members to read, and formulas."""
+
+    members: Callable[[tuple[str, ...]], dict[str, str]]
+    columns: Callable[..., tuple[Columns, Bools]]
+    id: str
+
+
+WAYS = {
+    "envoy": Way(envoy_columns.members, envoy_columns.columns, envoy_columns.ID),
+    "middleware": Way(
+        middleware_columns.members, middleware_columns.columns, middleware_columns.ID
+    ),
+}
 
 
 @dataclass(slots=True)
@@ -73,10 +90,13 @@ class Decoder:
         self._headers = tuple(headers)
         self._ids = ids
         self._reader: JsonReader | None = None
-        if fast and found.name == "envoy":
-            members = envoy_columns.members(self._headers)
+        self._columns_of = envoy_columns.columns
+        way = WAYS.get(found.name)
+        if fast and way is not None:
+            members = way.members(self._headers)
+            self._columns_of = way.columns
             self._reader = JsonReader(
-                {**members, envoy_columns.ID: "VARCHAR"} if ids else members
+                {**members, way.id: "VARCHAR"} if ids else members
             )
         self.lines = Lines()
 
@@ -125,7 +145,7 @@ class Decoder:
             yield from self._read_blocks(replace(piece, begin=end))
 
     def _columns(self, table: Table, head: bytes) -> tuple[Columns, Bools]:
-        return envoy_columns.columns(table, head, self._headers, ids=self._ids)
+        return self._columns_of(table, head, self._headers, ids=self._ids)
 
     def _finish(self) -> Columns:
         """Returns what waited for later lines: none will come."""

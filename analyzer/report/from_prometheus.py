@@ -125,7 +125,7 @@ class Source:
         }
 
 
-QUERIES = len(COUNTS) + len(MEASURES) * 2 + 12
+QUERIES = len(COUNTS) + len(MEASURES) * 2 + 11
 
 
 def report_prometheus(source: Source, classes: tuple[SloClass, ...]) -> Report:

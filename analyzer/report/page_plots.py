@@ -9,9 +9,10 @@ from analyzer.report import charts
 from analyzer.report.charts import Frame, Layer
 from analyzer.report.figures import amount, latency, share, span
 from analyzer.report.page_html import legend, table
-from analyzer.report.report import Report, Row, records
+from analyzer.report.report import Report, Row, ratio, records
 from analyzer.report.text import MEASURES, reconciled_text
 
+MOST_BARS = 800
 FAMILIES = (
     "memory",
     "compute",
@@ -32,6 +33,7 @@ def over_time(report: Report) -> Iterator[str]:
     if not rows or width is None:
         return
     yield "<h2>Over time</h2>"
+    rows, width = _wide_enough(rows, width)
     starts = sorted({row["start"] for row in rows})
     layers = []
     for name, style in (
@@ -74,6 +76,32 @@ def over_time(report: Report) -> Iterator[str]:
                 width=width,
             )
     yield from _constraints(report, frame)
+
+
+def _wide_enough(rows: list[Row], width: int) -> tuple[list[Row], int]:
+    """Returns rows in bins of which no more than MOST_BARS are drawn, and their width.
+
+    A year of hours would be nine thousand bars, narrower than a pixel.
+    """
+    begin = min(row["start"] for row in rows)
+    number = (max(row["start"] for row in rows) - begin) // width + 1
+    wider = width * -(-number // MOST_BARS)
+    if wider == width:
+        return rows, width
+    sums: dict[tuple[float, str, str], Row] = {}
+    for row in rows:
+        start = row["start"] // wider * wider
+        key = start, row["class"], row["model"]
+        found = sums.setdefault(
+            key,
+            {"start": start, "class": row["class"], "model": row["model"]}
+            | dict.fromkeys(("good", "bad", "unevaluable"), 0.0),
+        )
+        for name in ("good", "bad", "unevaluable"):
+            found[name] += row[name] or 0.0
+    for row in sums.values():
+        row["attainment"] = ratio(row["good"], row["good"] + row["bad"])
+    return list(sums.values()), wider
 
 
 def _constraints(report: Report, frame: Frame) -> Iterator[str]:
@@ -127,12 +155,11 @@ def reconciliation(report: Report) -> Iterator[str]:
         yield f"<p>{escape(reconciled_text(verdict))}.</p>"
         key = verdict["class"], verdict["curve"]
         mine = [row for row in rows if (row["class"], row["curve"]) == key]
-        known = [r for r in mine if r["expected"] is not None]
-        if not known:
+        if not verdict["points"]:
             continue
         yield _legend_of_points()
         yield charts.overlay(
-            sorted((row["load"], row["expected"]) for row in known),
+            [(known["load"], known["expected"]) for known in verdict["points"]],
             [(row["load"], row["attainment"], _point_text(row)) for row in mine],
             what=f"Share good over {verdict['axis']}: production and benchmark",
             show=amount,

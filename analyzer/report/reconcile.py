@@ -175,6 +175,15 @@ def _verdict(summary: Summary, curve: Curve, found: Sequence[Row]) -> Row:
         "lower": lower,
         "upper": upper,
         "notes": "; ".join(notes),
+        "points": [
+            {
+                "load": known.load,
+                "expected": known.expected,
+                "lower": known.lower,
+                "upper": known.upper,
+            }
+            for known in known_of(curve)
+        ],
     }
 
 

@@ -145,6 +145,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
         "lower",
         "upper",
         "notes",
+        "points",
     ),
     "sources": (
         "source",
