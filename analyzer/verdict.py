@@ -129,7 +129,11 @@ def engine_verdict(
                 ),
             ),
         )
-    if state in ("starting", "sleeping", "draining"):
+    if state == "starting":  # it never answered: a wrong address looks the same
+        return Verdict(
+            Family.UNKNOWN, "", 0.0, (evidence,), missing=("a page of the engine",)
+        )
+    if state in ("sleeping", "draining"):
         return Verdict(Family.NONE, "idle", 0.9, (evidence,))
     if diagnosed is not None and diagnosed.family is Family.TRAFFIC:
         return diagnosed

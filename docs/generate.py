@@ -330,8 +330,8 @@ UNKNOWN_SECTION = """\
 ## unknown
 
 The evidence is not sufficient: `missing` names the signals that would settle it, and
-`candidates` what it may be. A rank's first page, a batch that was never small, and an
-engine without gauges of its queue are examples.
+`candidates` what it may be. An engine that has not answered yet, a rank's first page, a
+batch that was never small, and an engine without gauges of its queue are examples.
 
 ## What it says beside the verdict
 

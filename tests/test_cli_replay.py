@@ -247,6 +247,24 @@ def test_a_broken_index_is_told_by_file_and_line(
     assert found.stderr == f"Error: {expected}\n"
 
 
+def test_an_engine_that_never_answered_is_not_called_idle(tmp_path: Path) -> None:
+    """Nobody knows what it does, or whether the address is right: unknown."""
+    (tmp_path / "scrapes").mkdir()
+    (tmp_path / "scrapes" / "index.csv").write_text(
+        "n,time,status,seconds,bytes\n0,100,refused,0.01,0\n1,102,refused,0.01,0\n"
+    )
+    found = goodput("replay", tmp_path, "--format", "json")
+    document = json.loads(found.stdout)
+    (window,) = document["windows"]
+    assert (window["family"], window["cause"], window["confidence"]) == (
+        "unknown",
+        None,
+        0.0,
+    )
+    assert window["missing"] == ["a page of the engine"]
+    assert not document["sources"][0]["up"]
+
+
 def packed(**files: bytes) -> bytes:
     """Returns an archive with these members of `scrapes/`."""
     target = io.BytesIO()

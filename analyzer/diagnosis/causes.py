@@ -298,7 +298,7 @@ TABLE: tuple[Cause, ...] = (
     Cause(
         Family.NONE,
         "idle",
-        "There is nothing to do, or the engine starts, sleeps or drains.",
+        "There is nothing to do, or the engine sleeps or drains.",
         "Nothing runs, waits or is generated.",
         (),
         "requests are running",
