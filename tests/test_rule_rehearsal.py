@@ -55,7 +55,9 @@ def fired(
     promtool = need_tool("promtool")
     config = tmp_path_factory.mktemp("rehearsal") / "c.yml"
     config.write_text(CONFIG, encoding="utf-8")
-    groups = rule_groups(load_config(config).slo_classes, REHEARSAL)
+    every = rule_groups(load_config(config).slo_classes, REHEARSAL)
+    # No alert waits for details, which are most of the series.
+    groups = [group for group in every if group.name != "goodput-details"]
     names = (*EXPECTED, *SILENT)
 
     def play(name: str) -> Recorded:
