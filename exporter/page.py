@@ -63,9 +63,9 @@ def render(
         _notices(config_error, state_note),
         _troubles(targets, request_logs, gpus),
         page_slo.section(document, judgements),
+        page_parts.section(targets, at),
         page_logs.section(request_logs, at),
         page_gpus.section(gpus, at),
-        page_parts.section(targets, at),
     )
     header = tag(
         "header",
