@@ -56,9 +56,19 @@ def read(
             finally:
                 decoder.close()
             found += parts
-            lines.then(decoder.lines)
+            _append(lines, decoder.lines)
             break
     return found, lines
+
+
+def _append(lines: Lines, more: Lines) -> None:
+    """Adds lines that stand behind others."""
+    if lines.first is None and more.first is not None:
+        lines.first = lines.lines + more.first[0], more.first[1]
+    lines.lines += more.lines
+    lines.records += more.records
+    lines.parsed += more.parsed
+    lines.problems.update(more.problems)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -113,6 +114,12 @@ def trace_command(
     if output_format == "json":
         print_json({**shape, "k": k, "block_tokens": block, "command": command})
         return
+    _print(shape)
+    click.echo(f"Replay: {command}")
+
+
+def _print(shape: dict[str, Any]) -> None:
+    """Prints what a trace is like."""
     share = shape["cached_share"]
     click.echo(
         f"{shape['requests']} requests over {number(shape['seconds'], ' s')}, "
@@ -131,7 +138,6 @@ def trace_command(
         )
     if shape["undated"]:
         click.echo(f"{shape['undated']} requests had no time and are left out.")
-    click.echo(f"Replay: {command}")
 
 
 def _key(path: Path | None) -> bytes:

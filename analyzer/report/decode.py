@@ -62,15 +62,6 @@ class Lines:
         if self.first is None:
             self.first = line, str(found)
 
-    def then(self, other: Lines) -> None:
-        """Adds lines that stand behind these."""
-        if self.first is None and other.first is not None:
-            self.first = self.lines + other.first[0], other.first[1]
-        self.lines += other.lines
-        self.records += other.records
-        self.parsed += other.parsed
-        self.problems.update(other.problems)
-
 
 class Decoder:
     """Reads one piece of a log, block by block, in order."""

@@ -41,11 +41,6 @@ def value_of(bucket: int) -> float:
     return upper * 2 / (1 + _GAMMA)
 
 
-def upper_of(bucket: int) -> float:
-    """Returns the greatest value of a bucket."""
-    return math.exp((bucket + _OFFSET) * _LOG_GAMMA)
-
-
 class Sketch:
     """How often values of each bucket came, with their sum and their extremes."""
 

@@ -22,7 +22,6 @@ from analyzer.slo import NO_CLASS
 
 OTHER = "other"
 KEPT_EXCLUSIONS = ("client_abort", "policy")  # who left, or was refused, did come
-KEY_BYTES = 32
 GROUP_HEX = 12
 SEED_BYTES = 8
 
