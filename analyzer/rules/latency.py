@@ -1,19 +1,31 @@
-"""Recordings of the latency of requests: buckets and stages, summed over the fleet.
+"""Recordings that panels show: buckets, stages and limits, for the whole fleet.
 
 Percentiles are taken from the summed buckets when they are shown: quantiles of several
-logs have no mean that means anything.
+logs have no mean that means anything. Limits are the same in every exporter: one series
+in place of one a pod is what a panel over a day can afford.
 """
 
 from __future__ import annotations
 
 from analyzer.rules.requests import RATE
-from analyzer.rules.rule import CLASS, Options, Record, by
+from analyzer.rules.rule import CLASS, SITE, Options, Record, by
 
 CRITERIA = ("ttft", "tpot", "e2e")
+_LIMITS = {
+    "slo_class:goodput_window_seconds:max": ("goodput_slo_window_seconds", ()),
+    "criterion:goodput_threshold_seconds:max": (
+        "goodput_slo_threshold_seconds",
+        ("criterion",),
+    ),
+    "percentile:goodput_threshold_seconds:max": (
+        "goodput_slo_percentile_threshold_seconds",
+        ("criterion", "percentile"),
+    ),
+}
 
 
 def recordings(options: Options) -> list[Record]:
-    """Returns the 5-minute rates of each bucket, and of the time in each stage."""
+    """Returns the 5-minute rates of buckets and of the time in stages, and limits."""
     found = [
         _record(f"goodput_request_{criterion}_seconds_bucket", "le", options)
         for criterion in CRITERIA
@@ -22,6 +34,9 @@ def recordings(options: Options) -> list[Record]:
         _record(f"goodput_request_stage_seconds_{part}", "stage", options)
         for part in ("sum", "count")
     ]
+    for record, (metric, labels) in _LIMITS.items():
+        every = by((*SITE, "slo_class", *labels))
+        found.append(Record(record, f"max {every} ({metric})"))
     return found
 
 
