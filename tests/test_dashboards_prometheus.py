@@ -123,7 +123,7 @@ RANGES: tuple[tuple[str, str, int, float, float, float, float], ...] = (
     (SLO, "TTFT against target", 3, 1, 1, 1, 1),
     (CONSTRAINT, "Share of time by family", 0, 0, 0.2, 0.5, 1.001),
     (CONSTRAINT, "Memory: fullest KV cache", 0, 0, 0.6, 0.95, 1),
-    (CONSTRAINT, "KV cache full in", 0, 0, 600, 0, 600),
+    (CONSTRAINT, "KV cache full in", 0, 0, 600, 86400, 86400),
     (CONSTRAINT, "Preemptions", 0, 0, 0, 0.1, 200),
     (CONSTRAINT, "Queueing: running requests", 0, 0, 32, 100, 1024),
     (CONSTRAINT, "GPU: bandwidth or arithmetic", 0, 0, 0.5, 0.3, 1),

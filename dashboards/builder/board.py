@@ -12,7 +12,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as d
 
 from builder.panels import DATASOURCE
-from builder.query import INSTANCE, MODEL, SITE
+from builder.query import INSTANCE, SITE
 
 TAG = "llm-goodput"
 COLUMNS = 24
@@ -174,6 +174,9 @@ def _links() -> dashboard.DashboardLink:
     return link.tags([TAG]).include_vars(True).keep_time(True).as_dropdown(False)
 
 
+# Recorded for each cluster and model, whatever the namespace.
+SERVED = 'cluster=~"$cluster",model=~"$model"'
+LEADING = f"model:goodput_constraint_leading:ratio_rate5m{{{SERVED}}}"
 MARKS = (
     Mark(
         "Alerts",
@@ -190,9 +193,8 @@ MARKS = (
     ),
     Mark(
         "Verdict changes",
-        f"(goodput_constraint{{{MODEL}}} == 1) "
-        f"and changes(goodput_constraint{{{MODEL}}}[$__rate_interval]) > 0",
+        f"{LEADING}\nunless on (cluster, model, cause) {LEADING} offset 2m",
         "yellow",
-        "{{target}} {{pod}}: now {{family}}",
+        "{{model}}: now {{family}} {{cause}}",
     ),
 )

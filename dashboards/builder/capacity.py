@@ -80,6 +80,25 @@ def _latency() -> d.Panel:
     )
 
 
+def _load_share() -> d.Panel:
+    best = f"max_over_time(({GOODS} / {ENGINES})[1d:5m])"
+    return tile(
+        About(
+            "Load, of the best day's",
+            "Requests/s of an engine now, over the most good requests/s that one "
+            "served in the last day. What an engine takes is at least that, maybe "
+            "more: the scatter below shows whether it bends.",
+            "Below 100 %.",
+            "Well above: more comes than was ever served in time; replicas, or what "
+            "binds.",
+            "No traffic, or none was good in the last day",
+        ),
+        Query(f"{REQUESTS} / {ENGINES} / ({best} > 0)", "now"),
+        unit="percentunit",
+        colors=((None, PLAIN), (1.2, WARN), (2, BAD)),
+    )
+
+
 def _engines() -> d.Panel:
     return tile(
         About(
@@ -234,10 +253,11 @@ BOARD = Board(
             4,
             (
                 (6, verdict.binding()),
-                (4, constraint.forecast(MODEL)),
-                (5, constraint.fullest()),
-                (5, constraint.waiting_share()),
-                (4, _engines()),
+                (3, constraint.forecast(MODEL)),
+                (4, constraint.fullest()),
+                (4, constraint.waiting_share()),
+                (4, _load_share()),
+                (3, _engines()),
             ),
         ),
         Line(10, ((8, _load()), (8, _tokens()), (8, _latency()))),

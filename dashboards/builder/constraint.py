@@ -7,12 +7,24 @@ from grafana_foundation_sdk.models import dashboard as d
 from analyzer.diagnosis.thresholds import DRAM_HIGH, KV_HIGH, PREEMPTION_RATE
 from builder import verdict
 from builder.board import Board, Line, engines
-from builder.panels import BAD, GOOD, PLAIN, WARN, About, Query, note, series, tile
+from builder.panels import (
+    BAD,
+    GOOD,
+    PLAIN,
+    WARN,
+    About,
+    Query,
+    note,
+    series,
+    spans,
+    tile,
+)
 from builder.query import BY_ENGINE, ENGINE, ENGINE_NAME, MODEL, mean, rate
 from builder.tables import Column, table_of
 
 NO_ENGINES = verdict.NO_ENGINES
-_DEVICE = "instance, uuid, gpu_instance"
+FULL = 0.98  # the last blocks are too few for any prompt
+NEVER = 86400.0  # forecasts reach ten minutes
 _SITE_GPU = 'cluster=~"$cluster",namespace=~"$namespace",instance=~"$instance"'
 
 
@@ -23,21 +35,24 @@ def limit(expr: str, value: float) -> str:
 
 def forecast(matchers: str = ENGINE) -> d.Panel:
     """Returns the tile of when the first KV cache will be full."""
+    filling = f"goodput_kv_cache_exhaustion_seconds{{{matchers}}}"
+    usage = f"goodput_engine_kv_cache_usage_ratio{{{matchers}}}"
+    full = f"0 * ({usage} >= {FULL:g})"
+    calm = f"{NEVER:g} + 0 * {usage}"
     return tile(
         About(
             "KV cache full in",
             "When the first engine's KV cache is full if it goes on filling as in the "
             "last half minute.",
-            "“Not filling”.",
-            "Minutes: lower --max-num-seqs or add a replica before preemption begins.",
-            "Not filling",
+            "“not filling”.",
+            "Minutes: lower --max-num-seqs or add a replica before preemption begins. "
+            "full: see whether requests wait or are preempted.",
+            "No engine seen",
         ),
-        Query(
-            f"min(goodput_kv_cache_exhaustion_seconds{{{matchers}}})",
-            "the first engine",
-        ),
+        Query(f"min({filling}\nor {full}\nor {calm})", "the first engine"),
         unit="s",
         colors=((None, BAD), (120, WARN), (600, GOOD)),
+        said=spans((0, 0, "full", BAD), (NEVER, NEVER, "not filling", GOOD)),
     )
 
 
@@ -270,7 +285,7 @@ BOARD = Board(
             (
                 (8, verdict.binding()),
                 (4, forecast()),
-                (6, fullest()),
+                (6, fullest(ENGINE)),
                 (6, waiting_share()),
             ),
         ),

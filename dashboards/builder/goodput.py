@@ -31,7 +31,7 @@ OBJECTIVE = f'slo_class:goodput_objective:max{{{SITE},slo_class=~"$slo_class"}}'
 # The window is part of the recording's name, and classes may differ in it.
 BUDGET = f'{{__name__=~"slo_class:goodput_budget_left:ratio.+",{CLASS}}}'
 COVERED = f'{{__name__=~"slo_class:goodput_budget_covered_seconds:count.+",{CLASS}}}'
-WINDOW = f'goodput_slo_window_seconds{{{SITE},slo_class=~"$slo_class"}}'
+WINDOW = f'slo_class:goodput_window_seconds:max{{{SITE},slo_class=~"$slo_class"}}'
 REASONS = (
     ("^ttft", "blue"),
     ("^tpot", "orange"),

@@ -41,7 +41,7 @@ def _table() -> d.Panel:
     def column(
         name: str, metric: str, unit: str = "percentunit", colors: Sequence[Step] = ()
     ) -> Column:
-        return Column(name, _of(metric), unit, colors, decimals=0)
+        return Column(name, _of(metric), unit, colors, decimals=0, width=110)
 
     memory = f"goodput_gpu_memory_used_bytes{{{INSTANCE}}}"
     whole = f"goodput_gpu_memory_bytes{{{INSTANCE}}}"
@@ -69,7 +69,7 @@ def _table() -> d.Panel:
             column("DRAM", "dram_active_ratio", colors=((None, GOOD), (0.6, WARN))),
             column("Tensor", "tensor_active_ratio", colors=((None, GOOD), (0.5, WARN))),
             column("SM", "sm_active_ratio"),
-            Column("Memory taken", _named(taken), "percentunit", decimals=0),
+            Column("Memory taken", _named(taken), "percentunit", decimals=0, width=130),
             column("Power", "power_watts", "watt"),
             column("Clock", "sm_clock_hertz", "hertz"),
             column(

@@ -34,10 +34,12 @@ def percentiles(criterion: str) -> d.Panel:
         for share in SHARES
     ]
     chosen = f'criterion="{criterion}",{SITE},slo_class=~"$slo_class"'
-    allowed = f"max by (slo_class) (goodput_slo_threshold_seconds{{{chosen}}})"
+    allowed = (
+        f"max by (slo_class) (criterion:goodput_threshold_seconds:max{{{chosen}}})"
+    )
     percentile = (
         "max by (slo_class, percentile) "
-        f"(goodput_slo_percentile_threshold_seconds{{{chosen}}})"
+        f"(percentile:goodput_threshold_seconds:max{{{chosen}}})"
     )
     return series(
         About(

@@ -148,6 +148,7 @@ def tile(
     if named:  # a name is longer than a figure
         panel = panel.text(common.VizTextDisplayOptions().title_size(24).value_size(24))
     panel = panel.color_mode(c.BigValueColorMode.BACKGROUND)
+    panel = panel.min(0) if spark else panel
     graph = c.BigValueGraphMode.AREA if spark else c.BigValueGraphMode.NONE
     reduced = common.ReduceDataOptions().calcs(["lastNotNull"])
     panel = panel.graph_mode(graph).reduce_options(reduced)

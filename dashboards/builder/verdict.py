@@ -5,14 +5,11 @@ from __future__ import annotations
 from grafana_foundation_sdk.models import dashboard as d
 
 from analyzer.verdict import Family
-from builder.board import typed
+from builder.board import LEADING, SERVED, typed
 from builder.panels import BAD, DIM, GOOD, WARN, About, Query, states, tile
 from builder.query import BY_ENGINE, ENGINE
 from builder.tables import DRILL, Column, Link, table_of
 
-# Recorded for each cluster and model, whatever the namespace.
-SERVED = 'cluster=~"$cluster",model=~"$model"'
-LEADING = f"model:goodput_constraint_leading:ratio_rate5m{{{SERVED}}}"
 ASIDE = "nothing"
 NO_ENGINES = "No engine seen, or the rules of `goodput rules` are not loaded"
 COLORS = {

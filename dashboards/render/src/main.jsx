@@ -54,15 +54,15 @@ function Dashboard({ dashboard }) {
   const row = UNIT + GAP;
   const height = Math.max(...panels.map(({ gridPos }) => gridPos.y + gridPos.h)) * row;
   return (
-    <div style={{ width: WIDTH, padding: 16, background: theme.colors.background.canvas, color: theme.colors.text.primary, fontFamily: theme.typography.fontFamily }}>
+    <div style={{ width: WIDTH, padding: 16, background: theme.colors.background.canvas, color: theme.colors.text.primary, fontFamily: theme.typography.fontFamily, fontSize: 14 }}>
       <div style={{ fontSize: 20, marginBottom: 8 }}>{dashboard.title}</div>
       <Variables list={list} variables={context.variables} />
       <div style={{ position: 'relative', height }}>
         {panels.map((panel) => {
           const { x, y, w, h } = panel.gridPos;
           return (
-            <div key={panel.id} style={{ position: 'absolute', left: x * column, top: y * row, fontSize: 16 }}>
-              {panel.type === 'row' ? `▾ ${panel.title}` : <Panel panel={panel} context={context} width={w * column - GAP} height={h * row - GAP} report={report} />}
+            <div key={panel.id} style={{ position: 'absolute', left: x * column, top: y * row }}>
+              {panel.type === 'row' ? <div style={{ fontSize: 16, paddingTop: 8 }}>▾ {panel.title}</div> : <Panel panel={panel} context={context} width={w * column - GAP} height={h * row - GAP} report={report} />}
             </div>
           );
         })}
