@@ -116,7 +116,8 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "source_coverage_ratio",
         "Requests that the logs counted over requests that the engines finished, last "
-        "ten minutes; where one process sees both.",
+        "ten minutes; where one process sees both. Failures and clients that left are "
+        "in neither.",
         ("model",),
     ),
     _counter("log_lines", "Lines read from the log.", ("gateway",)),

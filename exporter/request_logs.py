@@ -20,6 +20,7 @@ from exporter.tail_batch import LineSource
 from exporter.tail_position import Position
 from exporter.tail_stream import StreamSource
 
+UNFINISHED = ("error", "abort")
 COVERAGE_SECONDS = 600.0
 STANDARD_INPUT = "-"
 
@@ -140,15 +141,18 @@ def open_source(source: GatewaySource, position: Position | None) -> LineSource:
 def coverage(
     logs: Sequence[RequestLog], flows: Sequence[EngineFlow], at: float
 ) -> dict[tuple[str, ...], float]:
-    """Returns, by model, the requests that logs counted over those engines finished.
+    """Returns, by model, the answers that logs counted over those engines finished.
 
     Over the last ten minutes; a model that the engines do not show has none. Above 1
-    when a log also counts requests of engines that are not watched here.
+    when a log also counts requests of engines that are not watched here. Failed
+    requests and clients that left are no answers: engines do not finish them.
     """
     counted: dict[str, float] = {}
     for log in logs:
         for (model, _), counts in log.flow.over(COVERAGE_SECONDS, at).items():
-            counted[model] = counted.get(model, 0.0) + counts.requests
+            unfinished = sum(counts.misses.get(miss, 0.0) for miss in UNFINISHED)
+            answers = counts.requests - unfinished
+            counted[model] = counted.get(model, 0.0) + answers
     finished: dict[str, float] = {}
     for flow in flows:
         for model, history in flow.histories.items():

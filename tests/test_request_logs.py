@@ -223,7 +223,10 @@ def test_what_was_published_stands_though_the_log_is_gone(tmp_path: Path) -> Non
 def test_the_middleware_socket_is_read_and_joined_with_the_engine(
     tmp_path: Path,
 ) -> None:
-    """Records by datagram, an alias that means the served model, and the coverage."""
+    """Records by datagram, an alias that means the served model, and the coverage.
+
+    The engine did not finish the request that failed, so the coverage is without it.
+    """
     path = tmp_path / "run" / "requests.sock"
     with SyntheticEngine() as engine:
         config = tmp_path / "c.yml"
@@ -244,12 +247,14 @@ def test_the_middleware_socket_is_read_and_joined_with_the_engine(
                 record = {"model": "an-alias", "status": 200, "tenant": "x", "e2e": 1.0}
                 sender.sendto(json.dumps(record).encode(), str(path))
                 engine.finish()
+            failed = {"model": MODEL, "status": 500, "tenant": "x", "e2e": 1.0}
+            sender.sendto(json.dumps(failed).encode(), str(path))
             sender.close()
-            wait_for(lambda: exporter.value(REQUESTS, model=MODEL, **row) == 6)
+            wait_for(lambda: exporter.value(REQUESTS, model=MODEL, **row) == 7)
             wait_for(lambda: exporter.value(COVERAGE, model=MODEL) == 1)
             status = exporter.get("/api/v1/status").json()
     rest = next(r for r in status["slo"] if r["class"] == "rest")
-    assert rest["total"] == 6
+    assert rest["total"] == 7
 
 
 def test_a_log_that_is_not_there_yet_is_read_when_it_comes(tmp_path: Path) -> None:
