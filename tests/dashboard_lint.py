@@ -44,6 +44,7 @@ class Lint:
         return [
             *self._heading(),
             *self._variables(),
+            *self._unused(),
             *(
                 f"{panel.get('title')}: {finding}"
                 for panel in self.board["panels"]
@@ -66,6 +67,11 @@ class Lint:
     @property
     def _names(self) -> set[str]:
         return {one["name"] for one in self.board["templating"]["list"]} | {*KNOWN}
+
+    def _unused(self) -> Iterator[str]:
+        text = json.dumps(self.board["panels"])
+        used = {match[1] or match[2] for match in VARIABLE.finditer(text)}
+        yield from (f"${name} is not used" for name in self._names - used - {*KNOWN})
 
     def _variables(self) -> Iterator[str]:
         first, *others = self.board["templating"]["list"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import re
+import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +70,96 @@ def test_every_dashboard_has_its_own_address_and_title() -> None:
     """Links and bookmarks lead to one dashboard each."""
     assert len({board.uid for board in BOARDS}) == len(BOARDS)
     assert len({board.title for board in BOARDS}) == len(BOARDS)
+
+
+STATUS = """
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+{series}
+    promql_expr_test:
+      - expr: {expr}
+        eval_time: 10m
+        exp_samples:
+{expected}
+"""
+REQUESTS, OBJECTIVE = "goodput_requests:rate5m", "goodput_objective:max"
+BURN_5M, BURN_1H = (
+    f"goodput_budget_burn:ratio_rate{window}" for window in ("5m", "1h")
+)
+LOWER, UPPER = (f"goodput_{side}_bound:ratio_rate1h" for side in ("lower", "upper"))
+Known = Mapping[str, float]
+
+
+def burning(short: float, long: float) -> Known:
+    """Returns what is recorded of a class with requests in a log."""
+    return {REQUESTS: 1, BURN_5M: short, BURN_1H: long}
+
+
+def bounded(lower: float, upper: float) -> Known:
+    """Returns what is recorded of a class that only engines count."""
+    return {LOWER: lower, UPPER: upper, OBJECTIVE: 0.9}
+
+
+IDLE: Known = {REQUESTS: 0}
+BOUND = "(bound)"
+
+
+@pytest.mark.parametrize(
+    ("classes", "expected"),
+    [
+        ({"idle": IDLE, "late": burning(20, 20)}, {("late", ""): 3, ("idle", ""): -1}),
+        (
+            {"a": IDLE, "fine": burning(0, 0.9), "late": burning(1, 1)},
+            {("late", ""): 3, ("fine", ""): 0},
+        ),
+        (
+            {"fine": burning(0.2, 0.1), "new": burning(3, 0.5)},
+            {("new", ""): 2, ("fine", ""): 0},
+        ),
+        ({"over": burning(0, 2)}, {("over", ""): 2}),
+        ({"none": {REQUESTS: 5}}, {}),
+        ({"a": bounded(0.95, 0.99)}, {("a", BOUND): 0}),
+        ({"a": bounded(0.5, 0.99)}, {("a", BOUND): 1}),
+        ({"a": bounded(0.1, 0.8)}, {("a", BOUND): 3}),
+        ({"a": {**bounded(0.1, 0.8), **burning(0, 0)}}, {("a", ""): 0}),
+    ],
+)
+def test_the_first_tile_shows_the_worst_classes(
+    classes: Mapping[str, Known],
+    expected: Mapping[tuple[str, str], int],
+    tmp_path: Path,
+    need_tool: Callable[[str], str],
+) -> None:
+    """Missed, burning, not to be told, good, idle; a bound only without a log."""
+    series = [
+        f'{{series: \'slo_class:{row}{{model="m",slo_class="{name}"}}\', '
+        f"values: '{value}x20'}}"
+        for name, rows in classes.items()
+        for row, value in rows.items()
+    ]
+    tile = BUILT["llm-goodput-slo.json"]["panels"][0]
+    expr = re.sub(r"\$\w+", ".*", tile["targets"][0]["expr"])
+    samples = []
+    for (name, source), value in expected.items():
+        extra = f',source=\\"{source}\\"' if source else ""
+        labels = f'{{model=\\"m\\",slo_class=\\"{name}\\"{extra}}}'
+        samples.append(f'{{labels: "{labels}", value: {value}}}')
+    text = STATUS.format(
+        series="\n".join(f"      - {row}" for row in series),
+        expr=json.dumps(expr),
+        expected="\n".join(f"          - {sample}" for sample in samples),
+    )
+    path = tmp_path / "tests.yml"
+    path.write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [need_tool("promtool"), "test", "rules", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_links_lead_to_dashboards_that_exist() -> None:

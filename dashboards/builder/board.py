@@ -43,7 +43,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A dashboard: `uid` is its address for ever, `variables` follow common ones."""
+    """A dashboard: `uid` is its address for ever, `variables` follow common ones.
+
+    One that shows nothing of models is not `by_model`: it has no variable for them
+    and no marks of their verdicts.
+    """
 
     uid: str
     title: str
@@ -51,7 +55,7 @@ class Board:
     lines: Sequence[Line]
     variables: Sequence[dashboard.QueryVariable | dashboard.TextBoxVariable] = ()
     since: str = "now-1h"
-    marks: Sequence[Mark] = ()
+    by_model: bool = True
 
     def built(self) -> dict[str, Any]:
         """Returns the dashboard as Grafana's JSON."""
@@ -67,9 +71,10 @@ class Board:
             .readonly()
             .link(_links())
         )
-        for variable in (_datasource(), *_places(), *self.variables):
+        places = _places() if self.by_model else _places()[:-1]
+        for variable in (_datasource(), *places, *self.variables):
             made = made.with_variable(variable)
-        marks = (*MARKS, *self.marks)
+        marks = MARKS if self.by_model else MARKS[:-1]
         for mark in marks:
             query = dashboard.AnnotationQuery().name(mark.name).datasource(DATASOURCE)
             query = query.enable(True).icon_color(mark.color).expr(mark.expr)

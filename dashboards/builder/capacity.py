@@ -103,7 +103,7 @@ def _engines() -> d.Panel:
     return tile(
         About(
             "Engines",
-            "Engines that serve the chosen models, and those that do not answer.",
+            "Engines of the chosen namespaces, and those of them that do not answer.",
             "None is down.",
             "See Fleet for which.",
             "No engine seen",
@@ -246,7 +246,7 @@ BOARD = Board(
     title="LLM Goodput: capacity",
     description="How much the engines take within the SLO, how much is left, the "
     "traffic's shape, and what a good token costs.",
-    variables=(slo_classes(), PRICE, verdict.RUNBOOKS),
+    variables=(slo_classes(), PRICE),
     since="now-6h",
     lines=(
         Line(

@@ -231,7 +231,7 @@ BOARD = Board(
     uid="llm-goodput-engine",
     title="LLM Goodput: engine",
     description="Scheduler, tokens, cache and latency by phase of the chosen engines.",
-    variables=(*engines(), verdict.RUNBOOKS),
+    variables=engines(),
     lines=(
         Line(6, ((12, _states()), (12, verdict.families()))),
         Line(8, ((8, _scheduler()), (8, _tokens()), (8, _finished()))),

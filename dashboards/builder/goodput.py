@@ -32,6 +32,8 @@ OBJECTIVE = f'slo_class:goodput_objective:max{{{SITE},slo_class=~"$slo_class"}}'
 BUDGET = f'{{__name__=~"slo_class:goodput_budget_left:ratio.+",{CLASS}}}'
 COVERED = f'{{__name__=~"slo_class:goodput_budget_covered_seconds:count.+",{CLASS}}}'
 WINDOW = f'slo_class:goodput_window_seconds:max{{{SITE},slo_class=~"$slo_class"}}'
+# Of a class; the largest is what the first tile shows first.
+QUIET, CANNOT_TELL, BURNING, NO = -1, 1, 2, 3
 REASONS = (
     ("^ttft", "blue"),
     ("^tpot", "orange"),
@@ -42,6 +44,11 @@ REASONS = (
 )
 FOR_EVER = 3650 * DAY
 NO_LOG = "No traffic, no request log read, or the rules are not loaded"
+
+
+def bound(side: str, window: str) -> str:
+    """Returns the recorded upper or lower bound of the share of good requests."""
+    return f"slo_class:goodput_{side}_bound:ratio_rate{window}{{{CLASS}}}"
 
 
 def burn(window: str) -> str:
@@ -58,42 +65,64 @@ def _threshold(row: int) -> str:
     return smaller(table, f"clamp_min({wish.most:g} / {allowed}, 1)")
 
 
-def _status() -> d.Panel:
-    burning = (
-        f"(max by ({BY_CLASS}) ({burn('5m')}) >= bool 1) "
-        f"+ (max by ({BY_CLASS}) ({burn('1h')}) >= bool 1)"
+def _bounded() -> str:
+    """Returns the status that the engines' bounds prove: No, Yes, or not to be told."""
+    objective = f"on (slo_class) group_left () max by (slo_class) ({OBJECTIVE})"
+    upper, lower = (
+        f"max by ({BY_CLASS}) ({bound(side, '1h')})" for side in ("upper", "lower")
     )
-    quiet = f"3 + 0 * sum by ({BY_CLASS}) ({REQUESTS})"
+    missed = f"{NO} * ({upper} < bool {objective})"
+    unsure = f"({upper} >= bool {objective}) * ({lower} < bool {objective})"
+    known = f"{missed} + {CANNOT_TELL} * {unsure}"
+    return f'label_replace({known}, "source", "(bound)", "", "")'
+
+
+def _status() -> d.Panel:
+    long, short = (f"(max by ({BY_CLASS}) ({burn(w)}) >= bool 1)" for w in ("1h", "5m"))
+    # Each alone is burning, both together are a miss.
+    exact = f"{BURNING} * ({short} + {long}) - {2 * BURNING - NO} * {short} * {long}"
+    # Below the others, or an idle class would hide one that misses its objective.
+    quiet = f"(sum by ({BY_CLASS}) ({REQUESTS}) == 0) + {QUIET}"
+    known = f"{exact}\nor on ({BY_CLASS}) {_bounded()}\nor on ({BY_CLASS}) {quiet}"
     return tile(
         About(
             "Are we good?",
             "Whether bad requests come faster than the objective allows, in the last "
-            "five minutes and in the last hour; the two worst classes.",
+            "five minutes and in the last hour; the two worst classes. Without a "
+            "request log the engines' bounds of the last hour answer: yes and no are "
+            "proven then, the rest cannot be told.",
             "“Yes”. “Burning” is one of the two: it began just now, or is over.",
             "Read what binds, and do the first step of its runbook.",
             NO_LOG,
         ),
-        Query(f"topk(2, {burning}\nor {quiet})", CLASS_NAME),
+        Query(f"topk(2, {known})", f"{CLASS_NAME} {{{{source}}}}"),
         said=words(
+            (QUIET, "No traffic", DIM),
             (0, "Yes", GOOD),
-            (1, "Burning", WARN),
-            (2, "No", BAD),
-            (3, "No traffic", DIM),
+            (CANNOT_TELL, "Cannot tell", DIM),
+            (BURNING, "Burning", WARN),
+            (NO, "No", BAD),
         ),
     )
 
 
 def _now() -> d.Panel:
+    def alone(side: str) -> str:
+        return f"min({bound(side, '5m')}) unless on () ({SHARE})"
+
     return tile(
         About(
             "Good requests now",
             "Share of requests that met every criterion of their class in the last "
-            "five minutes, the worst class, beside the objective.",
-            "The first figure is above the second.",
+            "five minutes, the worst class, beside the objective. Without a request "
+            "log: the bounds that the engines give.",
+            "The first figure is above the objective.",
             "See which criterion is missed below, and what binds.",
             NO_LOG,
         ),
         Query(f"min({SHARE})", "good"),
+        Query(alone("lower"), "at least"),
+        Query(alone("upper"), "at most"),
         Query(f"max({OBJECTIVE})", "objective"),
         unit="percentunit",
         colors=((None, "transparent"),),
@@ -302,8 +331,7 @@ def _stages() -> d.Panel:
 
 
 def _bounds() -> d.Panel:
-    upper = f"slo_class:goodput_upper_bound:ratio_rate1h{{{CLASS}}}"
-    lower = f"slo_class:goodput_lower_bound:ratio_rate1h{{{CLASS}}}"
+    upper, lower = bound("upper", "1h"), bound("lower", "1h")
     return series(
         About(
             "Bounds from the engines alone (1 h)",

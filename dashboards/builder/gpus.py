@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from grafana_foundation_sdk.models import dashboard as d
 
-from builder.board import Board, Line, engines
+from builder.board import Board, Line, exporters
 from builder.panels import BAD, GOOD, WARN, About, Query, Step, series, tile
 from builder.query import INSTANCE
 from builder.tables import Column, table_of
@@ -183,7 +183,8 @@ BOARD = Board(
     title="LLM Goodput: GPU",
     description="What the GPUs are busy with, what holds them down, and how old the "
     "figures are.",
-    variables=engines(),
+    variables=(exporters(),),
+    by_model=False,
     lines=(
         Line(
             4,

@@ -241,6 +241,7 @@ BOARD = Board(
     description="Can the other dashboards be trusted: exporters, their sources, and "
     "the rules.",
     variables=(exporters(),),
+    by_model=False,
     lines=(
         Line(
             4,

@@ -26,20 +26,16 @@ COLORS = {
 RUNBOOKS = typed("runbooks", "Runbooks at", "alerts/runbooks")
 
 
-def _known(advice: str = "") -> str:
-    """Returns the leading verdict of each model, or that nothing binds.
+LEAD = f'label_join({LEADING}, "verdict", ": ", "family", "cause")'
 
-    The label `verdict` has it in words; *advice* stands where nothing is to be done.
-    """
-    lead = f'label_join({LEADING}, "verdict", ": ", "family", "cause")'
-    served = (
-        f"group by (cluster, model) (model:goodput_running_requests:sum{{{SERVED}}})"
-    )
-    aside = f'label_replace(0 * {served}, "verdict", "{ASIDE}", "", "")'
-    aside = f'label_replace({aside}, "cause", "{ASIDE}", "", "")'
-    if advice:
-        aside = f'label_replace({aside}, "advice", "{advice}", "", "")'
-    return f"{lead}\nor on (cluster, model) {aside}"
+
+def _aside(**labels: str) -> str:
+    """Returns 0 for each model that is served, with *labels*."""
+    running = f"model:goodput_running_requests:sum{{{SERVED}}}"
+    aside = f"0 * group by (cluster, model) ({running})"
+    for label, value in labels.items():
+        aside = f'label_replace({aside}, "{label}", "{value}", "", "")'
+    return aside
 
 
 def binding() -> d.Panel:
@@ -53,7 +49,9 @@ def binding() -> d.Panel:
             "Do what the table says first, then open its runbook.",
             NO_ENGINES,
         ),
-        Query(f"topk(2, {_known()})", "{{verdict}}"),
+        Query(
+            f"topk(2, {LEAD})\nor on () topk(1, {_aside(verdict=ASIDE)})", "{{verdict}}"
+        ),
         colors=((None, GOOD), (0.05, WARN), (0.5, BAD)),
         named=True,
     )
@@ -62,6 +60,15 @@ def binding() -> d.Panel:
 def advice() -> d.Panel:
     """Returns the table of what binds each model, why it matters and what to do."""
     runbook = '${runbooks}/${__data.fields["Cause"]}.md'
+    labels = {
+        "cluster": "Cluster",
+        "model": "Model",
+        "family": "Family",
+        "cause": "Cause",
+        "advice": "What to do first",
+    }
+    aside = _aside(cause=ASIDE, advice="Nothing: there is room.")
+    known = f"{LEADING}\nor on (cluster, model) {aside}"
     board = f'/d/llm-goodput-constraint?var-model=${{__data.fields["Model"]}}&{DRILL}'
     return table_of(
         About(
@@ -72,18 +79,11 @@ def advice() -> d.Panel:
             "Click a cause for its runbook, a model for the evidence.",
             NO_ENGINES,
         ),
-        labels={
-            "cluster": "Cluster",
-            "model": "Model",
-            "family": "Family",
-            "cause": "Cause",
-            "advice": "What to do first",
-        },
+        labels=labels,
         columns=[
             Column(
                 "Of the time",
-                f"max by (cluster, model, family, cause, advice) "
-                f"({_known('Nothing: there is room.')})",
+                f"max by ({', '.join(labels)}) ({known})",
                 "percentunit",
                 ((None, GOOD), (0.05, WARN), (0.5, BAD)),
                 decimals=0,
