@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -37,7 +38,11 @@ spec:
 
 
 def patched(
-    documents: list[Document], deployment: str, kubectl: str, folder: Path
+    documents: list[Document],
+    deployment: str,
+    kubectl: str,
+    folder: Path,
+    keys: Sequence[str] = ("arguments.json", "sidecar.yaml"),
 ) -> Document:
     """Returns *deployment* with the release's patches, as `kubectl patch` makes it.
 
@@ -47,8 +52,9 @@ def patched(
     [found] = [d["data"] for d in documents if d["metadata"]["name"].endswith("-patch")]
     path = folder / "deployment.yaml"
     path.write_text(deployment, encoding="utf-8")
-    for key, kind in (("arguments.json", "json"), ("sidecar.yaml", "strategic")):
+    for key in keys:
         if key in found:
+            kind = "json" if key.endswith(".json") else "strategic"
             patch = folder / key
             patch.write_text(found[key], encoding="utf-8")
             done = subprocess.run(

@@ -249,7 +249,7 @@ def test_the_notes_name_what_is_there() -> None:
     notes = templates({})["NOTES.txt"]
     patch = find(rendered("default"), "ConfigMap", f"{NAME}-patch")
     assert f"configmap {NAME}-patch" in notes
-    for key in patch["data"]:
+    for key in patch["data"].keys() - {"remove.yaml"}:
         assert ".data." + key.replace(".", r"\.") in notes
     notes = templates({"sidecar": {"middleware": {"arguments": ""}}})["NOTES.txt"]
     assert "arguments.json" not in notes

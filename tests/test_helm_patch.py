@@ -80,6 +80,23 @@ def test_a_patch_twice_is_a_patch_once(
     assert patched(documents, yaml.safe_dump(once), kubectl, tmp_path) == once
 
 
+@pytest.mark.parametrize("name", [*SIDECARS, "gateway-sidecar"])
+def test_the_removal_undoes_the_patch(
+    name: str, need_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    """What is left is the Deployment as it was."""
+    found = patched(
+        rendered(name),
+        VLLM,
+        need_tool("kubectl"),
+        tmp_path,
+        keys=("sidecar.yaml", "remove.yaml"),
+    )
+    pod = found["spec"]["template"]["spec"]
+    pod.pop("imagePullSecrets", None)  # may have been there before
+    assert found == yaml.safe_load(VLLM)
+
+
 @pytest.mark.parametrize(
     ("name", "container"),
     [("gateway-sidecar", "nginx"), ("gateway-file", "caddy")],

@@ -62,3 +62,44 @@ volumeMounts:
   - {name: goodput-middleware, mountPath: /opt/goodput-middleware, readOnly: true}
 {{- end -}}
 {{- end -}}
+
+{{- /* The patch that takes it all away again, but for --middleware. */ -}}
+{{- define "llm-goodput.removal" -}}
+{{- $patch := include "llm-goodput.patch" . | fromYaml -}}
+{{- $pod := $patch.spec.template.spec -}}
+{{- $theirs := include "llm-goodput.theirContainer" . | fromYaml -}}
+spec:
+  template:
+    metadata:
+      labels: {llm-goodput: null}
+    spec:
+      {{- if eq (include "llm-goodput.native" .) "true" }}
+      initContainers:
+        - {$patch: delete, name: goodput}
+      {{- end }}
+      {{- if $pod.containers }}
+      containers:
+        {{- range $container := $pod.containers }}
+        {{- if eq $container.name "goodput" }}
+        - {$patch: delete, name: goodput}
+        {{- end }}
+        {{- end }}
+        {{- if $theirs }}
+        - name: {{ $theirs.name }}
+          {{- with $theirs.env }}
+          env:
+            {{- range . }}
+            - {$patch: delete, name: {{ .name }}}
+            {{- end }}
+          {{- end }}
+          volumeMounts:
+            {{- range $theirs.volumeMounts }}
+            - {$patch: delete, mountPath: {{ .mountPath }}}
+            {{- end }}
+        {{- end }}
+      {{- end }}
+      volumes:
+        {{- range $pod.volumes }}
+        - {$patch: delete, name: {{ .name }}}
+        {{- end }}
+{{- end -}}
