@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +21,8 @@ from analyzer.sources.log_blocks import LogError, Piece, size_of
 THREADS = 2  # a third one costs more memory than it saves time
 AHEAD = 4  # pieces in work a thread or worker
 RETRIES = 3
+KEPT_BYTES = 16 << 20
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 OnBytes = Callable[[int], None]
 OnColumns = Callable[[Columns, Verdicts], None]
@@ -101,6 +105,18 @@ def _summarised(
     return part
 
 
+def keep_freed_memory() -> None:
+    """Lets glibc keep freed memory up to a size: each block needs the same again.
+
+    Returning it to the kernel and faulting it in anew takes a tenth of the time. Does
+    nothing with other C libraries.
+    """
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES)
+        libc.mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+
+
 def run_here(
     pieces: Sequence[Piece],
     rules: Rules,
@@ -109,6 +125,7 @@ def run_here(
     on_columns: OnColumns | None = None,
 ) -> Iterator[Part]:
     """Yields the part of each piece in order; single requests are shown in order."""
+    keep_freed_memory()
     if on_columns is not None or len(pieces) < 2:
         for piece in pieces:
             yield summarise(piece, rules, on_bytes=on_bytes, on_columns=on_columns)
