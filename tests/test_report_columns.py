@@ -140,6 +140,19 @@ def test_a_broken_line_costs_no_other(line: bytes, place: int, tmp_path: Path) -
         assert counted.first[0] == lines.index(line) + 1
 
 
+def test_an_endless_line_is_one_that_is_too_long(tmp_path: Path) -> None:
+    """However long, it is told once, and what follows it counts."""
+    good = content("episodes/kv-a").splitlines(keepends=True)
+    path = tmp_path / "access.log"
+    path.write_bytes(good[0] + b"{" * (40 << 20) + b"\n" + good[1])
+    found, lines = read(path)
+    assert sum(map(len, found)) == 2
+    assert lines.problems["too_long"] == 1
+    assert lines.lines == 3
+    assert lines.first is not None
+    assert lines.first[0] == 2
+
+
 def test_compressed_framed_and_unended_logs_are_read_alike(tmp_path: Path) -> None:
     """A log in .gz, in a container runtime's frames or cut at its end is the same."""
     data = content("episodes/kv-a")

@@ -243,7 +243,8 @@ def _plain(piece: Piece) -> Iterator[tuple[bytes, int]]:
             position += len(data)
             cut = data.rfind(b"\n") + 1
             if not cut:
-                rest += data
+                # What is longer than a line may be is told, and need not be whole.
+                rest = (rest + data)[: MAX_LINE_BYTES + 1]
                 continue
             before, seen = seen, raw.tell()
             yield b"".join((rest, memoryview(data)[:cut])), seen - before
