@@ -22,6 +22,7 @@ RATE_SECONDS = 7919.0
 KNOWN = {
     "__rate_interval": f"{RATE_SECONDS:.0f}s",
     "__range": "86399s",
+    "__interval_ms": "6421000",
     "__to": "1594671549254",
 }
 VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)(?:[.:][^}]*)?\}")

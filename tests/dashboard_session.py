@@ -129,6 +129,7 @@ class Session:
             "__rate_interval": f"{4 * SCRAPE_SECONDS}s",
             "__range": f"{math.ceil(self.end - self.begin)}s",
             "__to": str(int(self.end * 1000)),
+            "__interval_ms": str(1000 * SCRAPE_SECONDS),
             **(variables or {}),
         }
         expr = VARIABLE.sub(lambda m: known.get(m[1] or m[2], ".*"), expr)

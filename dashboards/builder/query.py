@@ -16,8 +16,11 @@ BY_ENGINE = f"{BY_TARGET}, model"
 ENGINE_NAME = "{{target}} {{pod}}"
 CLASS_NAME = "{{model}} {{slo_class}}"
 
-# Set by Grafana: milliseconds since 1970 at the right edge of the picture.
-RIGHT_EDGE = "($__to / 1000)"
+# Set by Grafana, in milliseconds: the right edge of the picture since 1970, and the
+# step between points. The latest minute, and two points at least.
+LATEST = (
+    "vector(time()) > $__to / 1000 - clamp_min(vector(2 * $__interval_ms / 1000), 60)"
+)
 
 
 def select(metric: str, matchers: str) -> str:

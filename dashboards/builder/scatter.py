@@ -11,7 +11,7 @@ from grafana_foundation_sdk.models import dashboard as d
 from grafana_foundation_sdk.models import xychart as x
 
 from builder.panels import About, Query, begin, fixed
-from builder.query import RIGHT_EDGE
+from builder.query import LATEST
 
 NOW = "now"
 
@@ -31,13 +31,12 @@ def scatter(
     across: Query,
     points: Sequence[Points],
     unit: str,
-    now_within: float = 60.0,
 ) -> d.Panel:
     """Returns *points* against *across*; the latest moments are large and white.
 
-    Every query gives one series. *now_within* is how many seconds the present lasts.
+    Every query gives one series.
     """
-    latest = f"and on () (vector(time()) > {RIGHT_EDGE} - {now_within:g})"
+    latest = f"and on () ({LATEST})"
     shown = [
         *points,
         *(Points(f"{p.name} {NOW}", f"({p.expr}) {latest}", "text") for p in points),

@@ -98,6 +98,9 @@ export function Scatter({ data, options, width, height, theme }) {
   const find = (name) => fields.find((field) => getFieldDisplayName(field, data[0], data) === name);
   const across = find(options.series[0].x.matcher.options);
   const plotted = options.series.map(({ name, y }) => ({ name: name.fixed, field: find(y.matcher.options) })).filter(({ field }) => field);
+  if (!across || !plotted.some(({ field }) => field.values.some(Number.isFinite))) {
+    return null;
+  }
   const [left, bottom, top] = [70, 64, 8];
   const mostX = nice(Math.max(...across.values.filter(Number.isFinite)));
   const mostY = nice(Math.max(...plotted.flatMap(({ field }) => field.values.filter(Number.isFinite))));
