@@ -7,6 +7,7 @@ prometheus-operator by the relabelling that it writes for a monitor.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -23,6 +24,18 @@ from synthetic_engine import free_port
 COMPOSE = ROOT / "deploy" / "compose"
 POD = {"namespace": "serving", "pod": "vllm-0", "container": "goodput"}
 NODE = "worker-7"
+META = "__meta_kubernetes_"
+# What Prometheus' discovery tells of that pod.
+FOUND = {
+    f"{META}namespace": POD["namespace"],
+    f"{META}pod_name": POD["pod"],
+    f"{META}pod_node_name": NODE,
+    f"{META}pod_phase": "Running",
+    f"{META}pod_container_name": POD["container"],
+    f"{META}pod_container_port_name": "goodput",
+    f"{META}endpoint_port_name": "goodput",
+}
+DISCOVERY = {"file_sd_configs": [{"files": ["pods.json"]}]}
 
 
 class Deployed:
@@ -51,9 +64,10 @@ class Deployed:
             rules = [{**group, "interval": "1s"} for group in groups]
             self._write("rules.yml", {"groups": rules})
             config = self._compose_config(address)
+            self._write("pods.json", [{"targets": [address], "labels": FOUND}])
             config["scrape_configs"] += [
-                self._scraped(job, monitor, address)
-                for job, monitor in monitors.items()
+                *(_scraped(job, monitor) for job, monitor in monitors.items()),
+                _documented(),
             ]
             self._url = self._start(need_tool("prometheus"), config)
         except BaseException:
@@ -69,50 +83,6 @@ class Deployed:
         config["rule_files"] = ["rules.yml"]
         del config["alerting"]
         return config
-
-    def _scraped(self, job: str, monitor: Document, address: str) -> dict[str, Any]:
-        """Returns the scrape configuration that the operator makes of a monitor."""
-        spec = monitor["spec"]
-        [endpoint] = spec.get("podMetricsEndpoints", spec.get("endpoints"))
-        found = {
-            "__meta_kubernetes_namespace": POD["namespace"],
-            "__meta_kubernetes_pod_name": POD["pod"],
-            "__meta_kubernetes_pod_node_name": NODE,
-            "__meta_kubernetes_pod_container_name": POD["container"],
-            "__meta_kubernetes_pod_container_port_name": "goodput",
-            "__meta_kubernetes_endpoint_port_name": "goodput",
-        }
-        self._write(f"{job}.json", [{"targets": [address], "labels": found}])
-        kind = "pod_container" if monitor["kind"] == "PodMonitor" else "endpoint"
-        meta = "__meta_kubernetes_"
-        return {
-            "job_name": job,
-            "honor_labels": endpoint["honorLabels"],
-            "file_sd_configs": [{"files": [f"{job}.json"]}],
-            "relabel_configs": [
-                {
-                    "action": "keep",
-                    "source_labels": [f"{meta}{kind}_port_name"],
-                    "regex": endpoint["port"],
-                },
-                *(
-                    {"source_labels": [f"{meta}{name}"], "target_label": label}
-                    for label, name in (
-                        ("namespace", "namespace"),
-                        ("pod", "pod_name"),
-                        ("container", "pod_container_name"),
-                    )
-                ),
-                *(
-                    {
-                        "source_labels": relabelling["sourceLabels"],
-                        "target_label": relabelling["targetLabel"],
-                        "action": relabelling["action"],
-                    }
-                    for relabelling in endpoint["relabelings"]
-                ),
-            ],
-        }
 
     def _write(self, name: str, content: object) -> Path:
         path = self._directory / name
@@ -159,3 +129,51 @@ class Deployed:
         """Ends both programs."""
         self._http.close()
         self._stack.close()
+
+
+def _scraped(job: str, monitor: Document) -> dict[str, Any]:
+    """Returns the scrape configuration that the operator makes of a monitor."""
+    spec = monitor["spec"]
+    [endpoint] = spec.get("podMetricsEndpoints", spec.get("endpoints"))
+    kind = "pod_container" if monitor["kind"] == "PodMonitor" else "endpoint"
+    return {
+        "job_name": job,
+        "honor_labels": endpoint["honorLabels"],
+        **DISCOVERY,
+        "relabel_configs": [
+            {
+                "action": "keep",
+                "source_labels": [f"{META}{kind}_port_name"],
+                "regex": endpoint["port"],
+            },
+            *(
+                {"source_labels": [f"{META}{name}"], "target_label": label}
+                for label, name in (
+                    ("namespace", "namespace"),
+                    ("pod", "pod_name"),
+                    ("container", "pod_container_name"),
+                )
+            ),
+            *(
+                {
+                    "source_labels": relabelling["sourceLabels"],
+                    "target_label": relabelling["targetLabel"],
+                    "action": relabelling["action"],
+                }
+                for relabelling in endpoint["relabelings"]
+            ),
+        ],
+    }
+
+
+def _documented() -> dict[str, Any]:
+    """Returns the job that the documentation gives for Prometheus without operator."""
+    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    [config] = [
+        yaml.safe_load(found)
+        for found in re.findall(r"^```yaml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        if "kubernetes_sd_configs" in found
+    ]
+    [job] = config["scrape_configs"]
+    del job["kubernetes_sd_configs"]
+    return {**job, **DISCOVERY, "job_name": "documented"}

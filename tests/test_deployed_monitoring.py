@@ -14,8 +14,15 @@ from helm_values import rendered
 from kubernetes_objects import Document
 from running_exporter import wait_for
 
-JOBS = ("pods", "service", "llm-goodput")  # the last one is that of Compose
-VALUES = {"__rate_interval": "4s", "__range": "1m", "__to": "0", "price": "2"}
+COMPOSE_JOB = "llm-goodput"
+JOBS = ("pods", "service", "documented", COMPOSE_JOB)
+VALUES = {
+    "__rate_interval": "4s",
+    "__range": "1m",
+    "__to": "0",
+    "__interval_ms": "1000",
+    "price": "2",
+}
 
 
 def _groups(documents: list[Document]) -> list[dict[str, Any]]:
@@ -46,18 +53,19 @@ def deployed(
 
 
 def test_every_target_is_up(deployed: Deployed) -> None:
-    """A PodMonitor, a ServiceMonitor and the Compose file each lead to the exporter."""
+    """Both monitors, the job of the docs and Compose's each lead to the exporter."""
     wait_for(lambda: len(deployed.ask("up == 1")) == len(JOBS), seconds=60)
     assert {labels["job"] for labels in deployed.ask("up == 1")} == set(JOBS)
 
 
-@pytest.mark.parametrize("job", ["pods", "service"])
+@pytest.mark.parametrize("job", ["pods", "service", "documented"])
 def test_pod_and_namespace_survive(job: str, deployed: Deployed) -> None:
     """Series carry the pod that was scraped; an engine's own pod stays its own."""
     query = f'goodput_build_info{{job="{job}"}}'
     wait_for(lambda: deployed.ask(query), seconds=60)
     [labels] = deployed.ask(query)
-    assert labels.items() >= POD.items()
+    place = {label: labels[label] for label in ("namespace", "pod")}
+    assert place == {label: POD[label] for label in place}
     assert labels["node"] == NODE
     query = f'goodput_target_info{{job="{job}", kind="engine"}}'
     wait_for(lambda: deployed.ask(query), seconds=60)
