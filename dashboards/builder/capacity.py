@@ -84,7 +84,7 @@ def _load_share() -> d.Panel:
     best = f"max_over_time(({GOODS} / {ENGINES})[1d:5m])"
     return tile(
         About(
-            "Load, of the best day's",
+            "Load, of the best served",
             "Requests/s of an engine now, over the most good requests/s that one "
             "served in the last day. What an engine takes is at least that, maybe "
             "more: the scatter below shows whether it bends.",

@@ -38,11 +38,6 @@ def total(labels: str, expr: str) -> str:
     return f"sum by ({labels}) ({expr})" if labels else f"sum({expr})"
 
 
-def most(labels: str, expr: str) -> str:
-    """Returns the largest of *expr* by *labels*."""
-    return f"max by ({labels}) ({expr})" if labels else f"max({expr})"
-
-
 def ratio(part: str, whole: str) -> str:
     """Returns a share that is absent, not 0, while there is nothing to divide by."""
     return f"{part} / ({whole} > 0)"
