@@ -15,7 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import container_root
-import pytest
 from helm_chart import ROOT
 from running_exporter import PROGRAM, RunningExporter, configuration, wait_for
 from synthetic_engine import SyntheticEngine
@@ -26,20 +25,11 @@ COMMAND = "/opt/goodput/bin/goodput-exporter" if container_root.IMAGE else str(P
 SECONDS = float(os.environ.get("GOODPUT_SECONDS", "inf"))
 
 
-@pytest.fixture
-def contained() -> None:
-    """Skips, or fails with CI=true, where no root can be made."""
-    if reason := container_root.why_not():
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-
-
-@pytest.mark.usefixtures("contained")
 def test_it_runs_as_a_user_in_a_read_only_root_and_keeps_its_state(
     tmp_path: Path,
 ) -> None:
     """SIGTERM ends it in order; what was published is on disk and goes on after."""
+    container_root.need()
     state, config = tmp_path / "state", tmp_path / "config"
     state.mkdir()
     config.mkdir()
