@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -12,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import requests
-import yaml
 from running_exporter import RunningExporter, wait_for
-from synthetic_engine import free_port
+from running_prometheus import RunningPrometheus
 
 from analyzer.rules.pack import rule_groups
 from analyzer.rules.rule import Options, duration
@@ -51,8 +48,6 @@ class Session:
         self, directory: Path, need_tool: Callable[[str], str], *, scenario: str
     ) -> None:
         self._stack = ExitStack()
-        self._http = requests.Session()
-        self._http.trust_env = False  # no proxy between us and a local server
         try:
             self._exporter = RunningExporter(
                 f"--demo={scenario}",
@@ -61,12 +56,14 @@ class Session:
             )
             self._stack.callback(self._exporter.stop)
             self.begin = time.time()
-            self._url = self._prometheus(directory, need_tool)
+            self._prometheus = self._watch(directory, need_tool)
         except BaseException:
             self._stack.close()
             raise
 
-    def _prometheus(self, directory: Path, need_tool: Callable[[str], str]) -> str:
+    def _watch(
+        self, directory: Path, need_tool: Callable[[str], str]
+    ) -> RunningPrometheus:
         rules = directory / "rules.yml"
         classes = read_classes(
             load(EXAMPLE).mapping(optional=("slo_classes", "engines", "gateways"))[
@@ -86,29 +83,9 @@ class Session:
                 }
             ],
         }
-        file = directory / "prometheus.yml"
-        file.write_text(yaml.safe_dump(config), encoding="utf-8")
-        port = free_port()
-        process = subprocess.Popen(
-            [
-                need_tool("prometheus"),
-                f"--config.file={file}",
-                f"--storage.tsdb.path={directory / 'tsdb'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-                "--log.level=error",
-            ]
+        return self._stack.enter_context(
+            RunningPrometheus(need_tool("prometheus"), directory, config)
         )
-        self._stack.callback(process.wait)
-        self._stack.callback(process.terminate)
-        url = f"http://127.0.0.1:{port}"
-        wait_for(lambda: self._answers(f"{url}/-/ready"), seconds=60)
-        return url
-
-    def _answers(self, url: str) -> bool:
-        try:
-            return self._http.get(url, timeout=5).ok
-        except requests.ConnectionError:
-            return False
 
     def play(self, simulated_seconds: float) -> None:
         """Waits until the scenario has come so far, and its figures are recorded."""
@@ -133,8 +110,8 @@ class Session:
             **(variables or {}),
         }
         expr = VARIABLE.sub(lambda m: known.get(m[1] or m[2], ".*"), expr)
-        answer = self._http.post(
-            f"{self._url}/api/v1/query_range",
+        answer = self._prometheus.http.post(
+            f"{self._prometheus.url}/api/v1/query_range",
             {
                 # Its resolution is that of recordings, which are faster here.
                 "query": SUBQUERY.sub(_hurried, expr),
@@ -149,7 +126,6 @@ class Session:
 
     def close(self) -> None:
         """Ends both programs."""
-        self._http.close()
         self._stack.close()
 
 

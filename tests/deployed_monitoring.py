@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import requests
 import yaml
 from helm_chart import ROOT
 from kubernetes_objects import Document
-from running_exporter import RunningExporter, wait_for
-from synthetic_engine import free_port
+from running_exporter import RunningExporter
+from running_prometheus import RunningPrometheus
 
 COMPOSE = ROOT / "deploy" / "compose"
 POD = {"namespace": "serving", "pod": "vllm-0", "container": "goodput"}
@@ -55,8 +53,6 @@ class Deployed:
     ) -> None:
         self._directory = directory
         self._stack = ExitStack()
-        self._http = requests.Session()
-        self._http.trust_env = False  # no proxy between us and a local server
         try:
             exporter = RunningExporter("--demo=overload", "--demo.speed=10")
             self._stack.callback(exporter.stop)
@@ -69,7 +65,9 @@ class Deployed:
                 *(_scraped(job, monitor) for job, monitor in monitors.items()),
                 _documented(),
             ]
-            self._url = self._start(need_tool("prometheus"), config)
+            self._prometheus = self._stack.enter_context(
+                RunningPrometheus(need_tool("prometheus"), directory, config)
+            )
         except BaseException:
             self._stack.close()
             raise
@@ -84,50 +82,25 @@ class Deployed:
         del config["alerting"]
         return config
 
-    def _write(self, name: str, content: object) -> Path:
+    def _write(self, name: str, content: object) -> None:
         path = self._directory / name
-        # JSON is YAML too.
-        path.write_text(json.dumps(content), encoding="utf-8")
-        return path
-
-    def _start(self, prometheus: str, config: dict[str, Any]) -> str:
-        port = free_port()
-        process = subprocess.Popen(
-            [
-                prometheus,
-                f"--config.file={self._write('prometheus.yml', config)}",
-                f"--storage.tsdb.path={self._directory / 'tsdb'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-                "--log.level=error",
-            ]
-        )
-        self._stack.callback(process.wait)
-        self._stack.callback(process.terminate)
-        url = f"http://127.0.0.1:{port}"
-        wait_for(lambda: self._answers(f"{url}/-/ready"), seconds=60)
-        return url
-
-    def _answers(self, url: str) -> bool:
-        try:
-            return self._http.get(url, timeout=5).ok
-        except requests.ConnectionError:
-            return False
+        path.write_text(json.dumps(content), encoding="utf-8")  # which is YAML too
 
     def ask(self, expr: str) -> list[dict[str, str]]:
         """Returns the labels of each series that a query answers with now."""
-        url = f"{self._url}/api/v1/query"
-        answer = self._http.post(url, {"query": expr}, timeout=60).json()
+        url = f"{self._prometheus.url}/api/v1/query"
+        answer = self._prometheus.http.post(url, {"query": expr}, timeout=60).json()
         assert answer["status"] == "success", (expr, answer)
         return [row["metric"] for row in answer["data"]["result"]]
 
     def rules(self) -> list[dict[str, Any]]:
         """Returns every loaded rule with its health."""
-        answer = self._http.get(f"{self._url}/api/v1/rules", timeout=60).json()
+        url = f"{self._prometheus.url}/api/v1/rules"
+        answer = self._prometheus.http.get(url, timeout=60).json()
         return [rule for group in answer["data"]["groups"] for rule in group["rules"]]
 
     def close(self) -> None:
         """Ends both programs."""
-        self._http.close()
         self._stack.close()
 
 
