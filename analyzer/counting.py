@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from analyzer.config_gateways import GatewaySource
 from analyzer.gateways.record import RequestRecord
 from analyzer.judgement import Judge, Judgement, Verdict, class_for, ending_of
+from analyzer.recent_requests import RecentRequests
 from analyzer.requests_total import RequestTotals, Row
 from analyzer.slo import NO_CLASS, SloClass, matched_headers
 
@@ -22,7 +23,7 @@ _Key = tuple[object, ...]
 
 
 class RequestCounter:
-    """Adds requests to *totals*.
+    """Adds requests to *totals*; `recent` has the latest of them.
 
     *admit* gives the label value of a model, *admit_failed* that of one whose request
     failed, which may not claim a place.
@@ -35,6 +36,7 @@ class RequestCounter:
         admit: Callable[[str], str],
         admit_failed: Callable[[str], str],
     ) -> None:
+        self.recent = RecentRequests()
         self._totals = totals
         self._admit = admit
         self._admit_failed = admit_failed
@@ -135,7 +137,9 @@ class RequestCounter:
         counter = self._rows.get(key)
         if counter is None:
             row = self._totals.row(*key, self._classes)
-            counter = self._rows[key] = _RowCounter(row)
+            named = (c for c in self._classes if c.name == kind.slo_class)
+            counter = _RowCounter(row, model, next(named, None), self.recent)
+            self._rows[key] = counter
         if model == kind.model:
             kind.row = counter
         return counter
@@ -162,10 +166,27 @@ class _RowCounter:
     Many at once cost less than one by one, in histograms above all.
     """
 
-    __slots__ = ("_row", "exclude", "judgements", "records")
+    __slots__ = (
+        "_model",
+        "_recent",
+        "_row",
+        "_slo_class",
+        "exclude",
+        "judgements",
+        "records",
+    )
 
-    def __init__(self, row: Row) -> None:
+    def __init__(
+        self,
+        row: Row,
+        model: str,
+        slo_class: SloClass | None,
+        recent: RecentRequests,
+    ) -> None:
         self._row = row
+        self._model = model
+        self._slo_class = slo_class
+        self._recent = recent
         self.exclude = row.exclude
         self.records: list[RequestRecord] = []
         self.judgements: list[Judgement] = []
@@ -189,8 +210,11 @@ class _RowCounter:
             ("delivery", [v for r in requests if (v := r.delivery_time) is not None]),
         ):
             self._row.stages[stage].observe(values)
-        self.records.clear()
-        self.judgements.clear()
+        if self._slo_class is not None:
+            self._recent.add(
+                self._model, self.records, self.judgements, self._slo_class
+            )
+        self.records, self.judgements = [], []
 
     def _count(self) -> None:
         row = self._row

@@ -12,6 +12,7 @@ from analyzer.counting import RequestCounter
 from analyzer.gateways.detect import detect, format_for
 from analyzer.gateways.format import Format, FormatMemory, Parse
 from analyzer.gateways.record import LineProblem
+from analyzer.recent_requests import RecentRequests
 from analyzer.requests_total import RequestTotals
 from analyzer.slo import SloClass, matched_headers
 
@@ -125,6 +126,11 @@ class LogFlow:
             for model in slo_class.match.models:
                 if not any(c in model for c in "*?["):
                     self.totals.row(model, slo_class.name, config.slo_classes)
+
+    @property
+    def recent(self) -> RecentRequests:
+        """The latest requests of each model."""
+        return self._counter.recent
 
     @property
     def classes(self) -> tuple[SloClass, ...]:

@@ -38,6 +38,7 @@ CAUSES: tuple[tuple[Family, tuple[str, ...]], ...] = (
     (Family.NONE, ("headroom", "underbatched", "idle")),
     (Family.UNKNOWN, ("",)),
 )
+OUTSIDE = (Family.TRAFFIC, Family.GATEWAY)  # of the engine: it may be idle meanwhile
 VERDICTS = tuple((family, cause) for family, causes in CAUSES for cause in causes)
 
 
@@ -110,7 +111,7 @@ def engine_verdict(
     """Returns what the engine's state proves, and else what was *diagnosed*.
 
     *tokens* is what the engine generated in the interval. Bursts press an engine
-    that is idle between them.
+    that is idle between them, and a gateway that holds requests back leaves it idle.
     """
     evidence = Evidence(f"engine_state={state}", 1.0, None, "engine")
     if state in _FAULTS:
@@ -135,7 +136,7 @@ def engine_verdict(
         )
     if state in ("sleeping", "draining"):
         return Verdict(Family.NONE, "idle", 0.9, (evidence,))
-    if diagnosed is not None and diagnosed.family is Family.TRAFFIC:
+    if diagnosed is not None and diagnosed.family in OUTSIDE:
         return diagnosed
     if running == 0 and waiting == 0 and tokens == 0:
         return Verdict(

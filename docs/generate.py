@@ -283,6 +283,11 @@ tests tell: the KV cache is a *stock* and prefill is a *rate*.
 prefill and decode. They tell bandwidth from arithmetic in decode, raise or lower
 confidence, and never make a verdict by themselves.
 
+**Request logs speak for what is outside the engine.** Where a log of a gateway is read,
+its stages of the last 20 seconds are evidence for every rank of the model: `gateway` is
+named when requests are late by the gateway's clock and in time by the engine's. Without
+a log nothing changes, and nothing is missing.
+
 **Named within ten seconds, without flapping.** A verdict gives way to one that holds
 for a few seconds; shares must fall back well behind their threshold before it goes.
 

@@ -14,7 +14,7 @@ from analyzer.flow import EngineFlow, Memory
 from analyzer.ledger import Ledger
 from exporter.discovery import Discovery
 from exporter.sampler import Sampler
-from exporter.target import Activity, Target
+from exporter.target import LookAround, Target
 
 FAILURES = "goodput_discovery_failures_total"
 
@@ -24,8 +24,8 @@ class Engines:
 
     `lock` guards their flows: whoever calls holds it, for all but `start`, `discover`
     and `stop`. *memories* are those of the process before, *admit* gives the label
-    value of a model, *activity* what an engine's GPUs do. *changed* is called, under
-    the lock, when engines may have come or gone.
+    value of a model, *look_around* shows an engine's diagnosis GPUs and gateways.
+    *changed* is called, under the lock, when engines may have come or gone.
     """
 
     def __init__(
@@ -35,14 +35,14 @@ class Engines:
         memories: Mapping[str, Memory],
         *,
         admit: Callable[[str], str],
-        activity: Activity,
+        look_around: LookAround,
         changed: Callable[[], None],
     ) -> None:
         self._lock = lock
         self._sampler = sampler
         self._memories = dict(memories)
         self._admit = admit
-        self._activity = activity
+        self._look_around = look_around
         self._changed = changed
         self._config = Config()
         self._targets: dict[str, Target] = {}
@@ -88,7 +88,7 @@ class Engines:
                 admit=self._admit,
                 memory=self._memories.pop(source.name, None),
             )
-            target = Target(flow, self._lock, self._activity)
+            target = Target(flow, self._lock, self._look_around)
             self._targets[source.name] = target
         else:
             target.configure(source, self._config, at=now)

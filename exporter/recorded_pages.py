@@ -183,7 +183,8 @@ def pages(
         gpus = GpuReplay(read_scrapes(directory, GPU_SCRAPES), config)
     log = TimedLog(found, config) if found is not None else None
     collected = Pages(config, wanted, interval, log, gpus)
-    replay(read_scrapes(directory), config, gpus=gpus, on_scrape=collected.take)
+    scrapes = read_scrapes(directory)
+    replay(scrapes, config, gpus=gpus, log=log, on_scrape=collected.take)
     return collected
 
 

@@ -14,6 +14,8 @@ from prometheus_client.exposition import choose_encoder
 from analyzer.config import Config
 from analyzer.document import document
 from analyzer.engines.labels import COUNTED
+from analyzer.flow import EngineFlow
+from analyzer.hops import engine_hops
 from analyzer.labels import LabelCap
 from analyzer.strict import ConfigError
 from exporter import page
@@ -89,7 +91,7 @@ class Exporter:
             self._sampler,
             state.targets,
             admit=self._cap.admit,
-            activity=self._gpus.activity,
+            look_around=self._look_around,
             changed=self._drop_retired,
         )
         self._logs = RequestLogs(
@@ -115,6 +117,14 @@ class Exporter:
 
     def _poll_logs(self) -> None:
         self._logs.poll(seconds=POLL_SECONDS)
+
+    def _look_around(self, flow: EngineFlow, at: float) -> None:
+        """Shows an engine's diagnosis what GPUs and gateways tell at *at*."""
+        diagnosis = flow.diagnosis
+        diagnosis.gpu = self._gpus.activity(flow.source, at)
+        diagnosis.hops = engine_hops(
+            flow, self._engines.flows(), self._logs.flows(), at
+        )
 
     def _apply(self, config: Config) -> None:
         """Takes over *config*, and with it the targets that it names."""

@@ -10,7 +10,6 @@ from functools import partial
 
 from analyzer.config import Config
 from analyzer.config_sources import EngineSource
-from analyzer.diagnosis.situation import GpuActivity
 from analyzer.engines.page import EnginePage
 from analyzer.engines.served import served_models, sibling_url
 from analyzer.flow import EngineFlow
@@ -22,13 +21,14 @@ logger = logging.getLogger(__name__)
 
 MODELS_EVERY_SECONDS = 300.0
 FRESH_SECONDS = 1.0
-Activity = Callable[[EngineSource, float], GpuActivity | None]
+LookAround = Callable[[EngineFlow, float], None]
 
 
 class Target:
     """Samples one engine; `lock` guards the flow against readers.
 
-    *activity* tells what its GPUs do, and is asked under the lock.
+    *look_around* tells its diagnosis what GPUs and gateways show at a time (Unix
+    seconds); it is called under the lock.
 
     Concurrent calls of `sample` share one scrape: the first does it, the others
     wait for its end.
@@ -38,10 +38,10 @@ class Target:
         self,
         flow: EngineFlow,
         lock: AbstractContextManager[object],
-        activity: Activity,
+        look_around: LookAround,
     ) -> None:
         self.flow = flow
-        self._activity = activity
+        self._look_around = look_around
         self.retired_at: float | None = None
         self._lock = lock
         self._flight = Flight()
@@ -127,7 +127,7 @@ class Target:
         with self._lock:
             if self.flow.source.url != source.url:
                 return
-            self.flow.diagnosis.gpu = self._activity(source, at)
+            self._look_around(self.flow, at)
             grown = self.flow.observe(page, seconds=got.seconds, tick=tick)
             attempt = self.flow.attempt
         if grown is None:

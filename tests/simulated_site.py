@@ -10,7 +10,7 @@ from analyzer.config import Config, parse_config
 from analyzer.simulation.clock import Clock
 from analyzer.simulation.envoy_log import log_line
 from analyzer.simulation.scenarios import SCENARIOS
-from analyzer.simulation.site import Site
+from analyzer.simulation.site import GATEWAY_SECONDS, Site
 from analyzer.simulation.truth import Limits, Truth
 from analyzer.simulation.vllm_page import page
 from analyzer.sources.recording import Scrape
@@ -42,9 +42,22 @@ def config() -> Config:
 
 
 @cache
-def played(scenario: str, *, seed: int, seconds: int, machine: str = MACHINE) -> Played:
+def played(
+    scenario: str,
+    *,
+    seed: int,
+    seconds: int,
+    machine: str = MACHINE,
+    gateway_seconds: float = GATEWAY_SECONDS,
+) -> Played:
     """Plays a site of one replica, scraped once a second."""
-    site = Site(SCENARIOS[scenario], machines()[machine], replicas=1, seed=seed)
+    site = Site(
+        SCENARIOS[scenario],
+        machines()[machine],
+        replicas=1,
+        seed=seed,
+        gateway_seconds=gateway_seconds,
+    )
     clock = Clock(BEGIN)
     found = Played(Truth(LIMITS))
     for second in range(seconds + 1):

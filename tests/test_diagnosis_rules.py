@@ -129,6 +129,19 @@ def test_dram_activity_tells_bandwidth_from_arithmetic() -> None:
     assert (name(old), old.confidence) == (name(blind), blind.confidence)
 
 
+def test_sm_activity_is_evidence_and_tells_what_else_it_may_be() -> None:
+    """Neither memory nor matrix units at work; it is missing only if not told."""
+    _, waiting = learnt(WIDE, gpu=GpuActivity(dram=0.2, tensor=0.1, sm=0.95))
+    assert name(waiting) == "compute/decode"
+    assert (waiting.confidence, waiting.missing) == (0.6, ())
+    assert waiting.candidates == ("communication/collectives",)
+    assert "gpu_sm_active_ratio" in {item.signal for item in waiting.evidence}
+    _, blind = learnt(WIDE, gpu=GpuActivity(dram=0.2, tensor=0.1))
+    assert blind.missing == ("gpu_sm_active_ratio",)
+    _, idle = learnt(WIDE, gpu=GpuActivity(dram=0.2, tensor=0.1, sm=0.3))
+    assert (idle.missing, idle.candidates) == ((), ("memory/hbm_bandwidth",))
+
+
 def test_a_mean_over_prefill_and_decode_is_split_by_their_rates() -> None:
     """Half of the work is prompts, which hardly move memory: 0.4 is 0.8 in decode."""
     mixed = replace(WIDE, prefill=0.45 * 2 * 256 / 0.060)
@@ -140,9 +153,17 @@ def test_heat_is_a_fault_and_a_power_cap_is_not() -> None:
     """Clocks held down by heat while there is work."""
     _, hot = learnt(LIGHT, gpu=GpuActivity(throttled=0.5))
     assert name(hot) == "fault/throttled"
-    _, capped = learnt(LONG_PROMPTS, gpu=GpuActivity(tensor=0.7, power_capped=0.9))
-    assert name(capped) == "compute/prefill"
-    assert "gpu_power_capped_share" in {item.signal for item in capped.evidence}
+    at_limit = GpuActivity(dram=0.2, tensor=0.7, power=0.99, power_capped=0.9)
+    for load, cause in ((LONG_PROMPTS, "compute/prefill"), (WIDE, "compute/decode")):
+        _, capped = learnt(load, gpu=at_limit)
+        assert name(capped) == cause
+        told = {item.signal: item.value for item in capped.evidence}
+        assert told["gpu_power_ratio"] == 0.99
+        assert told["gpu_power_capped_share"] == 0.9
+        assert "nvidia-smi -pl" in sentences(capped)
+    _, free = learnt(LONG_PROMPTS, gpu=replace(at_limit, power=0.6, power_capped=0.0))
+    assert "gpu_power_ratio" not in {item.signal for item in free.evidence}
+    assert "nvidia-smi" not in sentences(free)
 
 
 def test_a_criterion_missed_at_any_batch_is_the_step_and_not_the_queue() -> None:

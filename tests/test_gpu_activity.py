@@ -24,11 +24,13 @@ ENGINE = EngineSource("vllm", "")
 
 
 def test_activity_is_the_mean_over_the_engines_gpus() -> None:
-    """Eight GPUs decode alike; nothing holds them down, and their age is unknown."""
+    """Eight decode alike; of power the highest counts, and their age is unknown."""
     found = engine_activity([flow_of((0.0, page(DECODE)))], ENGINE, 0.0)
     assert found is not None
     assert found.dram == pytest.approx(0.702, abs=2e-3)
     assert found.tensor == pytest.approx(0.071, abs=1e-3)
+    assert found.sm == pytest.approx(0.742, abs=1e-3)
+    assert found.power == pytest.approx(425.9 / 700)
     assert (found.age, found.throttled, found.power_capped) == (30.0, 0.0, 0.0)
 
 

@@ -26,7 +26,7 @@ def test_a_page_is_read_outside_the_lock_and_recorded_under_it() -> None:
     with RawServer(serving(answer(PAGE))) as server:
         config = parse_config(f"engines: [{{name: e, url: '{server.url}'}}]")
         flow = EngineFlow(config.engines[0], config, since=0.0, admit=admit)
-        target = Target(flow, lock, lambda _engine, _at: None)
+        target = Target(flow, lock, lambda _flow, _at: None)
         sample = threading.Thread(target=target.sample, kwargs={"tick": True})
         with lock:
             sample.start()

@@ -18,7 +18,11 @@ from analyzer.commands.common import (
     number,
     print_json,
 )
-from analyzer.commands.replay import load_replay_config, recorded_gpus
+from analyzer.commands.replay import (
+    load_replay_config,
+    recorded_gpus,
+    recorded_log,
+)
 from analyzer.config import Config, load_config
 from analyzer.config_gpus import GpuSource
 from analyzer.config_sources import EngineSource
@@ -91,8 +95,8 @@ def diagnose_command(
 def _recorded(directory: Path, config_file: Path | None) -> list[EngineFlow]:
     config = load_replay_config(directory, config_file)
     try:
-        gpus = recorded_gpus(directory, config)
-        found = replay(read_scrapes(directory), config, gpus=gpus)
+        gpus, log = recorded_gpus(directory, config), recorded_log(directory, config)
+        found = replay(read_scrapes(directory), config, gpus=gpus, log=log)
     except RecordingError as error:
         fail(str(error), Exit.FAILED)
     if found is None:

@@ -17,7 +17,7 @@ from analyzer.commands.common import (
 )
 from analyzer.config import Config, load_config
 from analyzer.document import document
-from analyzer.replay import GpuReplay, replay, replay_log
+from analyzer.replay import GpuReplay, LogReplay, replay
 from analyzer.slo_rows import Document
 from analyzer.sources.log_file import log_path, read_lines
 from analyzer.sources.recording import (
@@ -49,16 +49,12 @@ def replay_command(
     """
     config = load_replay_config(directory, config_file)
     try:
-        gpus = recorded_gpus(directory, config)
-        found = replay(read_scrapes(directory), config, gpus=gpus)
+        gpus, log = recorded_gpus(directory, config), recorded_log(directory, config)
+        found = replay(read_scrapes(directory), config, gpus=gpus, log=log)
         if found is None:
             fail(f"{directory}: the recording has no scrapes", Exit.FAILED)
         flow, at = found
-        log = log_path(directory)
-        logs = []
-        if log is not None:
-            aliases = flow.source.aliases
-            logs.append(replay_log(read_lines(log), config, aliases=aliases))
+        logs = [log.finish()] if log is not None else []
     except RecordingError as error:
         fail(str(error), Exit.FAILED)
     result = document([flow], at, logs=logs, gpus=[gpus.flow] if gpus else [])
@@ -75,6 +71,12 @@ def recorded_gpus(directory: Path, config: Config) -> GpuReplay | None:
     if not holds(directory, GPU_SCRAPES):
         return None
     return GpuReplay(read_scrapes(directory, GPU_SCRAPES), config)
+
+
+def recorded_log(directory: Path, config: Config) -> LogReplay | None:
+    """Returns the recorded request log, None when there is none."""
+    path = log_path(directory)
+    return None if path is None else LogReplay(read_lines(path), config)
 
 
 def load_replay_config(directory: Path, config_file: Path | None) -> Config:

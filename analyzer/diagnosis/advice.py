@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from analyzer.diagnosis.situation import Situation
-from analyzer.diagnosis.thresholds import FLAT
+from analyzer.diagnosis.thresholds import FLAT, GPU_AGE, THROTTLED
 from analyzer.verdict import Family, Verdict
 
 NARROW = ("fp8", "int8", "nvfp4", "turboquant")  # KV dtypes that are small already
@@ -16,6 +16,8 @@ VERIFY = {
     "prefill": "TTFT falls at the same arrivals",
     "decode": "time per output token falls at the same running requests",
     "sequence_cap": "completed requests per second rise and TPOT keeps its criterion",
+    "overhead": "the gateway's stage shrinks at the same rate",
+    "network": "TTFT by the gateway comes near the engine's, delivery shrinks",
     "token_budget": "computed prompt tokens per second rise and ITL keeps its limit",
 }
 
@@ -89,6 +91,7 @@ def _prefill(s: Situation) -> Iterator[str]:
         "Shorten prompts, let them share a prefix, or compute them elsewhere "
         "(disaggregated prefill)."
     )
+    yield from _power(s)
     yield (
         "Add a replica if requests are independent; lower precision (fp8 weights) or a "
         "faster GPU makes each prompt shorter."
@@ -102,6 +105,7 @@ def _decode(s: Situation) -> Iterator[str]:
             "Do not raise --max-num-seqs: tokens/s would hardly grow, and every token "
             "would come later."
         )
+    yield from _power(s)
     yield (
         "Add a replica and split the requests; lower precision, a smaller model or "
         "speculative decoding makes each step shorter."
@@ -110,6 +114,18 @@ def _decode(s: Situation) -> Iterator[str]:
         yield (
             "To tell arithmetic from memory bandwidth, scrape dcgm-exporter (section "
             "gpus) with DCGM_FI_PROF_DRAM_ACTIVE."
+        )
+
+
+def _power(s: Situation) -> Iterator[str]:
+    gpu = s.gpu
+    if gpu is None or gpu.age > GPU_AGE.value:
+        return
+    capped = gpu.power_capped or 0.0
+    if capped >= THROTTLED.value:
+        yield (
+            f"The power cap holds the GPU's clocks down for {capped:.0%} of the time: "
+            "raise it (nvidia-smi -pl), if supply and cooling allow."
         )
 
 
@@ -172,6 +188,20 @@ def _burst(s: Situation) -> Iterator[str]:
         )
 
 
+def _overhead(_: Situation) -> Iterator[str]:
+    yield (
+        "Leave the engine as it is: look at the gateway's filters, connection pools, "
+        "rate limits that delay, and retries; give it more CPU."
+    )
+
+
+def _network(_: Situation) -> Iterator[str]:
+    yield (
+        "Leave the engine as it is: reuse connections between gateway and engine, keep "
+        "both in one zone, and let no proxy in between buffer streams."
+    )
+
+
 def _now(value: float | None) -> str:
     return "" if value is None else f" (now {value:.0f})"
 
@@ -187,4 +217,6 @@ _ADVICE: Mapping[tuple[Family, str], Callable[[Situation], Iterator[str]]] = {
     (Family.QUEUEING, "api_server"): _api_server,
     (Family.COMMUNICATION, "kv_transfer"): _kv_transfer,
     (Family.TRAFFIC, "burst"): _burst,
+    (Family.GATEWAY, "overhead"): _overhead,
+    (Family.GATEWAY, "network"): _network,
 }

@@ -33,6 +33,9 @@ class Cause:
 QUEUE = (t.QUEUE_SHARE, t.QUEUE_MINIMUM, t.SUSTAINED, t.DRAINED_TO)
 STEP = (t.FIXED_SHARE, t.FIXED_SHARE_PREFILL, t.FIXED_SHARE_LATE, t.LEAVE)
 SHARE_OF_WORK = (t.PREFILL_TOKENS, t.PREFILL_NEARLY_ALL)
+GPU = (t.TENSOR_HIGH, t.SM_HIGH, t.POWER_HIGH, t.GPU_AGE)
+OUTSIDE = (t.OWED, t.STAGE_PART, t.MISSED, t.MISSED_EVENTS, t.SUSTAINED, t.RECENT)
+BETWEEN = (t.API_GAP_SECONDS, t.COVERED, t.UNWATCHED)
 FLATNESS = (t.FLAT, t.FLAT_WITHIN_SLO, t.FLAT_NEAR_SLO, t.FLAT_BATCH, t.GROWN)
 LATE = (t.MISSED, t.MISSED_EVENTS, t.MISSED_MOST, t.SLO_USED)
 
@@ -81,8 +84,9 @@ TABLE: tuple[Cause, ...] = (
         "queues the prompts elsewhere.",
         "The fixed share of a step is so small that nothing that admits more would "
         "help, and most of the work is prompt tokens. That holds at the cap of "
-        "sequences too: a queue there is a queue for arithmetic.",
-        (*STEP, *SHARE_OF_WORK, t.RIDGE_TOKENS, t.FLAT, t.FLAT_PREFILLS, *LATE),
+        "sequences too: a queue there is a queue for arithmetic. A GPU that is busy "
+        "makes it surer; one held down by its power cap is shown as evidence.",
+        (*STEP, *SHARE_OF_WORK, t.RIDGE_TOKENS, t.FLAT, t.FLAT_PREFILLS, *LATE, *GPU),
         "A higher max_num_seqs or max_num_batched_tokens raises completed requests per "
         "second.",
         "prefix caching, shorter prompts, max_num_batched_tokens (smaller for ITL, "
@@ -99,8 +103,8 @@ TABLE: tuple[Cause, ...] = (
         "larger one could share, and most of the work is output tokens; or tokens are "
         "late in the smallest batch seen already. Whether arithmetic or bandwidth is "
         "behind it only a GPU's DRAM activity tells; without it confidence is 0.6 at "
-        "most and memory/hbm_bandwidth a candidate.",
-        (*STEP, *FLATNESS, *LATE, t.TENSOR_HIGH),
+        "most and memory/hbm_bandwidth a candidate. A power cap is evidence here too.",
+        (*STEP, *FLATNESS, *LATE, *GPU),
         "Tokens per second rise in proportion when the batch grows.",
         "replicas, lower precision, a smaller or speculative model, "
         "tensor_parallel_size, fewer sequences a replica",
@@ -206,23 +210,29 @@ TABLE: tuple[Cause, ...] = (
         Family.GATEWAY,
         "overhead",
         "The latency budget is spent before the engine has the request.",
-        "Not named yet: verdicts rest on engines and GPUs. The stages of a request log "
-        "tell (goodput_request_stage_seconds).",
-        (),
+        "Many requests miss TTFT or E2E by a request log's clock, most of them would "
+        "not without the gateway's stage, and that stage is most of the latency or "
+        "above its budget (`stages`). The engine's own metrics say that its part was "
+        "in time: few criteria missed, or nobody waiting.",
+        OUTSIDE,
         "the serving stage is the long one",
-        "the gateway's filters, connection pools and rate limits",
+        "the gateway's filters, connection pools, rate limits and retries",
         "the gateway stage shrinks",
     ),
     Cause(
         Family.GATEWAY,
         "network",
-        "The latency budget is spent between gateway and engine.",
-        "Not named yet: verdicts rest on engines and GPUs. The stages of a request log "
-        "tell (goodput_request_stage_seconds).",
-        (),
+        "The latency budget is spent between gateway and engine, or on the way to the "
+        "client.",
+        "As overhead, with the delivery stage; or TTFT by the log, less the gateway's "
+        "stage, is far above that of all engines of the model in the same time, and "
+        "these engines are the ones that answered. That rests on means and may be the "
+        "engine's API server too, so its confidence is 0.6. A log without the "
+        "gateway's stage leaves the cause open.",
+        (*OUTSIDE, *BETWEEN),
         "the engine's own TTFT is as long as the gateway's",
-        "placement, connection reuse",
-        "the gateway's TTFT comes near the engine's",
+        "placement, connection reuse, proxies that buffer streams",
+        "the gateway's TTFT comes near the engine's, and the delivery stage shrinks",
     ),
     Cause(
         Family.FAULT,

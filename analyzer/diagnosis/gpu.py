@@ -6,13 +6,17 @@ by itself. The engine's own rates split the mean.
 
 from __future__ import annotations
 
-from analyzer.diagnosis.situation import Situation, evidence
+from analyzer.diagnosis.names import BANDWIDTH
+from analyzer.diagnosis.situation import GpuActivity, Situation, evidence
 from analyzer.diagnosis.thresholds import (
     DRAM_HIGH,
     DRAM_LOW,
     GPU_AGE,
+    POWER_HIGH,
     RIDGE,
+    SM_HIGH,
     TENSOR_HIGH,
+    THROTTLED,
 )
 from analyzer.verdict import Evidence, Family, Verdict
 
@@ -27,33 +31,50 @@ def decode_limit(
     other: tuple[str, ...] = (),
 ) -> Verdict:
     """Returns which of bandwidth and arithmetic limits decode in *s*."""
-    dram = _decode_dram(s)
-    if dram is not None:
+    dram, gpu = _decode_dram(s), s.gpu
+    if dram is not None and gpu is not None:
         proof = (
             *proof,
             *evidence("gpu_dram_active_ratio", dram, DRAM_HIGH.value, SOURCE),
         )
-        tensor = s.gpu.tensor if s.gpu else None
-        busy = tensor is not None and tensor >= TENSOR_HIGH.value
         if dram >= DRAM_HIGH.value:
             return Verdict(Family.MEMORY, "hbm_bandwidth", confidence, proof)
-        if dram < DRAM_LOW.value and busy:
-            more = evidence(
-                "gpu_tensor_active_ratio", tensor, TENSOR_HIGH.value, SOURCE
-            )
-            return Verdict(Family.COMPUTE, "decode", confidence, (*proof, *more))
-        return _unsure(proof, confidence, ("gpu_sm_active_ratio",), other)
+        proof = (*proof, *_arithmetic(gpu))
+        spare = dram < DRAM_LOW.value
+        if spare and (gpu.tensor or 0.0) >= TENSOR_HIGH.value:
+            return Verdict(Family.COMPUTE, "decode", confidence, proof)
+        missing = ("gpu_sm_active_ratio",) if gpu.sm is None else ()
+        waits = spare and (gpu.sm or 0.0) >= SM_HIGH.value
+        rival = "communication/collectives" if waits else BANDWIDTH
+        return _unsure(proof, confidence, missing, (rival, *other))
     if s.now.read_bytes:
         intensity = s.now.flops / s.now.read_bytes
         proof = (*proof, *evidence("flops_per_byte", intensity, RIDGE.value))
-    return _unsure(proof, confidence, ("gpu_dram_active_ratio",), other)
+    missing = ("gpu_dram_active_ratio",)
+    return _unsure(proof, confidence, missing, (BANDWIDTH, *other))
+
+
+def _arithmetic(gpu: GpuActivity) -> tuple[Evidence, ...]:
+    """Returns what tells how busy the GPU's arithmetic is, and what holds it down."""
+    proof = (
+        *evidence("gpu_tensor_active_ratio", gpu.tensor, TENSOR_HIGH.value, SOURCE),
+        *evidence("gpu_sm_active_ratio", gpu.sm, SM_HIGH.value, SOURCE),
+    )
+    if gpu.power_capped or (gpu.power or 0.0) >= POWER_HIGH.value:
+        proof += (
+            *evidence("gpu_power_ratio", gpu.power, POWER_HIGH.value, SOURCE),
+            *evidence(
+                "gpu_power_capped_share", gpu.power_capped, THROTTLED.value, SOURCE
+            ),
+        )
+    return proof
 
 
 def _unsure(
     proof: tuple[Evidence, ...],
     confidence: float,
     missing: tuple[str, ...],
-    other: tuple[str, ...],
+    candidates: tuple[str, ...],
 ) -> Verdict:
     return Verdict(
         Family.COMPUTE,
@@ -61,7 +82,7 @@ def _unsure(
         min(confidence, UNSURE),
         proof,
         missing=missing,
-        candidates=("memory/hbm_bandwidth", *other),
+        candidates=candidates,
     )
 
 
@@ -80,9 +101,7 @@ def _decode_dram(s: Situation) -> float | None:
 def corroboration(s: Situation) -> tuple[tuple[Evidence, ...], float]:
     """Returns what GPU data say of prefill, and what that does to the confidence."""
     gpu = s.gpu
-    if gpu is None or gpu.tensor is None or gpu.age > GPU_AGE.value:
+    if gpu is None or gpu.age > GPU_AGE.value:
         return (), 0.0
-    proof = evidence("gpu_tensor_active_ratio", gpu.tensor, TENSOR_HIGH.value, SOURCE)
-    if gpu.power_capped:
-        proof += evidence("gpu_power_capped_share", gpu.power_capped, None, SOURCE)
-    return proof, 0.1 if gpu.tensor >= TENSOR_HIGH.value else 0.0
+    busy = (gpu.tensor or 0.0) >= TENSOR_HIGH.value
+    return _arithmetic(gpu), 0.1 if busy else 0.0

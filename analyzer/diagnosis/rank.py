@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from analyzer.diagnosis.advice import advice
 from analyzer.diagnosis.arrivals import Arrivals, Bin, Burstiness
 from analyzer.diagnosis.forecast import SPAN_SECONDS, Exhaustion, exhaustion
+from analyzer.diagnosis.hops import Hops
 from analyzer.diagnosis.intervals import Interval, Stretch, Window, stretch
 from analyzer.diagnosis.rules import judge
 from analyzer.diagnosis.situation import GpuActivity, Knobs, Situation, bound_by_step
@@ -31,12 +32,13 @@ CALM_FAMILIES = (Family.NONE, Family.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is known beside the scrapes: settings, SLO thresholds, GPUs, the page."""
+    """What is known beside the scrapes: settings, SLO, page, GPUs and gateways."""
 
     knobs: Knobs = field(default_factory=Knobs)
     limits: Mapping[str, float] = field(default_factory=dict)
     signals: frozenset[str] = frozenset()
     gpu: GpuActivity | None = None
+    hops: Hops | None = None
 
 
 class RankDiagnosis:
@@ -87,6 +89,7 @@ class RankDiagnosis:
             limits=context.limits,
             signals=context.signals,
             gpu=context.gpu,
+            hops=context.hops,
             in_force=current,
         )
         verdict = self._settle(judge(situation), interval)

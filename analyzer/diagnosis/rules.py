@@ -6,6 +6,7 @@ what is short follows from where the time goes and what is full.
 
 from __future__ import annotations
 
+from analyzer.diagnosis.gateway_rules import gateway
 from analyzer.diagnosis.gpu import SOURCE
 from analyzer.diagnosis.names import CAP, PREFILL
 from analyzer.diagnosis.queue_rules import cap_limit, queue
@@ -31,7 +32,7 @@ from analyzer.verdict import Family, Verdict
 
 def judge(s: Situation) -> Verdict:
     """Returns what limits the rank in *s*."""
-    for rule in (_throttled, _burst, queue, _thrash, late, flat):
+    for rule in (_throttled, gateway, _burst, queue, _thrash, late, flat):
         verdict = rule(s)
         if verdict is not None:
             return verdict

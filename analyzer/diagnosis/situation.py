@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from analyzer.diagnosis.arrivals import Burstiness
 from analyzer.diagnosis.forecast import Exhaustion
+from analyzer.diagnosis.hops import Hops
 from analyzer.diagnosis.intervals import Interval, Stretch
 from analyzer.diagnosis.step_time import FixedShare
 from analyzer.diagnosis.thresholds import (
@@ -53,11 +54,13 @@ class GpuActivity:
     """The mean activity of a rank's GPUs as ratios; None is not told.
 
     `age` is that of the data in seconds. `throttled` and `power_capped` are shares of
-    time.
+    time, `power` the highest draw over its limit.
     """
 
     dram: float | None = None
     tensor: float | None = None
+    sm: float | None = None
+    power: float | None = None
     age: float = 0.0
     throttled: float | None = None
     power_capped: float | None = None
@@ -67,7 +70,8 @@ class GpuActivity:
 class Situation:
     """One rank at `at`: `now` sums up `recent`, `longer` the 20 seconds of `lately`.
 
-    `queued_seconds` is how long the queue has been there. `limits` has the SLO's
+    `queued_seconds` is how long the queue has been there, `hops` what gateways saw of
+    the model's requests. `limits` has the SLO's
     thresholds in seconds by criterion. `signals` are those on the page.
     `fixed_longer` is known while a step is the limit, so that a few seconds
     without prompts do not lift it. `pinned` says that the batch stays at the largest
@@ -88,6 +92,7 @@ class Situation:
     limits: Mapping[str, float] = field(default_factory=dict)
     signals: frozenset[str] = frozenset()
     gpu: GpuActivity | None = None
+    hops: Hops | None = None
     in_force: Verdict | None = None
     pinned: bool | None = None
 

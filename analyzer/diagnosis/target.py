@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from analyzer.config_sources import EngineSource
+from analyzer.diagnosis.hops import Hops
 from analyzer.diagnosis.observe import interval, knobs
 from analyzer.diagnosis.rank import Context, RankDiagnosis
 from analyzer.diagnosis.situation import GpuActivity
@@ -20,12 +21,14 @@ Rank = tuple[str, str]  # model, data-parallel rank
 class Diagnosis:
     """Takes in an engine's pages; `ranks` holds what is known of each rank.
 
-    `gpu` is the activity of the engine's GPUs, None when none is known to be its own.
+    `gpu` is the activity of the engine's GPUs, None when none is known to be its own,
+    `hops` by model what gateways saw of its requests. Both are set from outside.
     """
 
     def __init__(self) -> None:
         self.ranks: dict[Rank, RankDiagnosis] = {}
         self.gpu: GpuActivity | None = None
+        self.hops: Mapping[str, Hops] = {}
 
     def observe(
         self,
@@ -55,6 +58,7 @@ class Diagnosis:
                 _limits(class_of(model)),
                 signals,
                 self.gpu,
+                self.hops.get(model),
             )
             known = self.ranks.setdefault((model, rank), RankDiagnosis())
             step = interval(reading, grown, model, rank, marginals.get(model, {}))

@@ -208,6 +208,39 @@ MISSED_EVENTS = Threshold(
     "A share of fewer requests is chance.",
     OURS,
 )
+OWED = Threshold(
+    "owed",
+    0.5,
+    "share of late requests",
+    "So many would have met their criterion without a stage of the gateway, or without "
+    "what lies between it and the engine: then that is the knob to turn.",
+    OURS,
+)
+STAGE_PART = Threshold(
+    "stage_part",
+    0.5,
+    "share of the latency",
+    "A stage is to blame for a late request when it is most of its latency, or above "
+    "the budget that the class gives it: a request that a fast gateway makes late by "
+    "a hair is not the gateway's.",
+    OURS,
+)
+COVERED = Threshold(
+    "covered",
+    0.5,
+    "of the engines' first tokens",
+    "With fewer of them in the log, the engines' mean is that of other requests.",
+    OURS,
+)
+UNWATCHED = Threshold(
+    "unwatched",
+    1.25,
+    "of the engines' first tokens",
+    "With more of them in the log, engines that nobody watches have answered, and "
+    "their share of the latency is not known. A quarter is what comes and goes at the "
+    "edges of the time compared.",
+    OURS,
+)
 DEFERRED = Threshold(
     "deferred",
     0.5,
@@ -271,6 +304,23 @@ TENSOR_HIGH = Threshold(
     "ratio",
     "Matrix units at work most of the time; dcgmproftester reaches 0.93.",
     "NVIDIA DCGM user guide, profiling metrics",
+)
+SM_HIGH = Threshold(
+    "sm_high",
+    0.8,
+    "ratio",
+    "Multiprocessors have work nearly all the time, also while it waits for memory or "
+    "for other GPUs. With bandwidth to spare and matrix units at rest it may be the "
+    "latter, so arithmetic is not sure then.",
+    "NVIDIA DCGM user guide, profiling metrics (0.8 for an effective use)",
+)
+POWER_HIGH = Threshold(
+    "power_high",
+    0.95,
+    "of the power limit",
+    "A board this near its limit is about to lower its clocks. Shown as evidence; it "
+    "decides nothing.",
+    OURS,
 )
 RIDGE = Threshold(
     "ridge",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from analyzer.config_sources import EngineSource
@@ -34,7 +34,8 @@ def activity(devices: Sequence[Device]) -> GpuActivity | None:
     """Returns the mean activity of *devices*, and the most that one was held down.
 
     None when somebody else shares one: its figures are of all of them together. The
-    slowest of several GPUs makes all wait, so being held down is not averaged. Figures
+    slowest of several GPUs makes all wait, so neither being held down nor power is
+    averaged. Figures
     not yet seen to change are at least as young as the exporter's refresh, as far as
     is known.
     """
@@ -45,6 +46,8 @@ def activity(devices: Sequence[Device]) -> GpuActivity | None:
     return GpuActivity(
         dram=_mean(devices, "gpu_dram_active_ratio"),
         tensor=_mean(devices, "gpu_tensor_active_ratio"),
+        sm=_mean(devices, "gpu_sm_active_ratio"),
+        power=max(_power(devices), default=None),
         age=age,
         throttled=_most(devices, ("thermal", "hardware")),
         power_capped=_most(devices, ("power",)),
@@ -61,6 +64,17 @@ def _most(devices: Iterable[Device], reasons: Sequence[str]) -> float | None:
         _values(device.throttled[r] for device in devices for r in reasons),
         default=None,
     )
+
+
+def _power(devices: Iterable[Device]) -> Iterator[float]:
+    """Yields the power drawn over that allowed, of devices that tell both."""
+    for device in devices:
+        drawn, allowed = (
+            _values([device.signal(name)])
+            for name in ("gpu_power_watts", "gpu_power_limit_watts")
+        )
+        if drawn and allowed and allowed[0] > 0:
+            yield drawn[0] / allowed[0]
 
 
 def _values(signals: Iterable[Signal]) -> list[float]:

@@ -13,7 +13,7 @@ import click
 
 from analyzer.config import Config
 from analyzer.config_gateways import GatewaySource
-from analyzer.replay import replay
+from analyzer.replay import LogReplay, replay
 from analyzer.report.constraints import Constraint, constraints_of
 from analyzer.report.reconcile import reconciled
 from analyzer.report.report import Report
@@ -31,7 +31,7 @@ from analyzer.report.tables import report_of
 from analyzer.report.trace import Collector, Workload
 from analyzer.slo import matched_headers
 from analyzer.sources.log_blocks import LogError, Piece, pieces_of, size_of
-from analyzer.sources.log_file import log_path
+from analyzer.sources.log_file import log_path, read_lines
 from analyzer.sources.recording import RecordingError, read_scrapes
 from analyzer.sweep.curve import Curve
 
@@ -161,14 +161,16 @@ def _found(
     for name in names:
         path = Path(name)
         if path.is_dir():
+            log = log_path(path)
+            read = LogReplay(read_lines(log), config) if log is not None else None
             try:
-                replayed = replay(read_scrapes(path), config) if verdicts else None
+                scrapes = read_scrapes(path)
+                replayed = replay(scrapes, config, log=read) if verdicts else None
             except RecordingError as error:
                 errors[path] = str(error)
                 continue
             if replayed is not None:
                 constraints += constraints_of(replayed[0])
-            log = log_path(path)
             paths += [log] if log is not None else []
             continue
         if path.exists():

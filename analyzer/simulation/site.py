@@ -38,11 +38,18 @@ class Site:
     """Runs *scenario* on replicas of *machine*; `advance` gives what ended.
 
     The same arguments give the same run, however it is cut into `advance`s. Times are
-    seconds since the site's begin.
+    seconds since the site's begin; the gateway holds each request for
+    *gateway_seconds*.
     """
 
     def __init__(
-        self, scenario: Scenario, machine: EngineConfig, *, replicas: int, seed: int
+        self,
+        scenario: Scenario,
+        machine: EngineConfig,
+        *,
+        replicas: int,
+        seed: int,
+        gateway_seconds: float = GATEWAY_SECONDS,
     ) -> None:
         rng = Random(seed)  # noqa: S311 - simulated chance, no secret
         plan = scenario.plan(machine, replicas, rng)
@@ -53,7 +60,7 @@ class Site:
             (),
             plan.source,
             balancer=Balancer.TWO_CHOICES,
-            gateway_seconds=GATEWAY_SECONDS,
+            gateway_seconds=gateway_seconds,
             seed=seed,
         )
         for replica in self.replicas:
