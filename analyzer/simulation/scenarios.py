@@ -220,7 +220,7 @@ def _restarts(config: EngineConfig, replicas: int) -> Iterator[Event]:
 
     One every 40 s, and in large fleets more, so that each has its turn.
     """
-    every = 40.0 * min(1.0, 4.0 / replicas)
+    every = 40.0 * min(1.0, 20.0 / replicas)
     for turn in count():
         replica = turn % replicas
         at = 20.0 + every * turn

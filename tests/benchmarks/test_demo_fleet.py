@@ -15,7 +15,7 @@ SCRAPE_SECONDS = 15.0
 
 
 def test_cpu_and_memory_while_replicas_crash_and_move(tmp_path: Path) -> None:
-    """Prints both, for 200 engines at 5 s of which one goes each simulated second.
+    """Prints both, for 200 engines at 5 s of which one goes every four seconds.
 
     Every other comes back as a new pod, so that targets come and go.
     """
