@@ -45,6 +45,7 @@ DEFAULT_PATHS = (
     "/v1/messages",
     "/generate",
 )
+SEEN = "goodput.seen"  # in a scope: `--middleware` given twice records once
 REQUEST_HEAD_BYTES = 64 << 10  # of a request's body, for its model and options
 BUFFER_BYTES = 256 << 10  # of one event, or of an answer that is no stream
 QUEUED_RECORDS = 1024
@@ -822,8 +823,9 @@ class GoodputMiddleware:
             root, path = scope.get("root_path", ""), scope["path"]
             route = path[len(root) :] if root and path.startswith(root) else path
             route = route.rstrip("/")
-            if route not in self._paths:
+            if route not in self._paths or SEEN in scope:
                 return None
+            scope[SEEN] = True
             headers = {
                 self._wanted[name]: _latin(value)
                 for name, value in scope["headers"]

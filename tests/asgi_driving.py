@@ -158,7 +158,7 @@ async def exchange(
         accept(message)
         sent.append(message)
 
-    await middleware(request or scope(), receive, send)
+    await middleware({**(request or scope())}, receive, send)  # a server makes it anew
     return sent
 
 

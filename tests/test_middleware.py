@@ -121,6 +121,18 @@ def test_without_usage_content_is_counted(receiver: Receiver) -> None:
     assert record["prompt_tokens"] is None
 
 
+def test_a_middleware_that_is_there_twice_records_once(receiver: Receiver) -> None:
+    """As when `--middleware` was added to the arguments a second time."""
+    inner = GoodputMiddleware(
+        answering([(0.0, sse(chat({"content": "a"}), "[DONE]"))]),
+        socket_path=str(receiver.path),
+    )
+    drive(GoodputMiddleware(inner, socket_path=str(receiver.path)))
+    inner.close()
+    assert receiver.record()["seq"] == 1
+    assert receiver.is_empty()
+
+
 def test_usage_is_the_latest(receiver: Receiver) -> None:
     """With usage in each chunk, a stream that was cut has what the last one told."""
     for_one = {"prompt_tokens": 7, "completion_tokens": 1}

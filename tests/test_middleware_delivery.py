@@ -37,7 +37,7 @@ WRITER = """
         print("ready", flush=True)
         sys.stdin.read(1)
         for _ in range(count):
-            await middleware(scope, unused, unused)
+            await middleware({**scope}, unused, unused)
             await asyncio.sleep(0)
         middleware.close()
 
@@ -52,10 +52,10 @@ FORKING = """
 
     middleware = GoodputMiddleware(app, file_path=sys.argv[1])
     scope = {"type": "http", "method": "POST", "path": "/generate", "headers": []}
-    asyncio.run(middleware(scope, app, app))
+    asyncio.run(middleware({**scope}, app, app))
     child = os.fork()
     for _ in range(2):
-        asyncio.run(middleware(scope, app, app))
+        asyncio.run(middleware({**scope}, app, app))
     middleware.close()
     if child:
         os.wait()
