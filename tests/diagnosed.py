@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 from episodes import DIRECTORY
@@ -26,6 +26,7 @@ FAMILIES = {
     "traffic": "traffic",
     "down": "fault",
 }
+AFTER_SECONDS = 10.0  # two scrapes at the slowest pace: the last window reaches on
 SETTLED_SECONDS = 10.0  # after a phase's begin
 
 
@@ -87,18 +88,30 @@ def score(
     offset: int = 0,
     without: Iterable[str] = (),
     since: float = 0.0,
+    labelled: bool = False,
 ) -> list[Score]:
     """Returns the scores of a recording's phases, replayed as it would be seen live.
 
-    Only one scrape of *every* is used, from *offset* on and after *since* (Unix
-    seconds); lines of the metrics in *without* are taken out.
+    If *labelled*, of those with a label. Only one scrape of *every* is used, from
+    *offset* on and after *since* (Unix seconds); lines of the metrics in *without* are taken out. What comes after the
+    last phase is left out, and all of a recording without phases.
     """
-    scrapes = (s for s in read_scrapes(DIRECTORY / recording) if s.at >= since)
+    known = phases(recording)
+    if labelled:
+        known = [phase for phase in known if phase.family]
+    until = max((phase.end for phase in known), default=None)
+    if until is None:
+        return []
+    recorded = takewhile(
+        lambda scrape: scrape.at <= until + AFTER_SECONDS,
+        read_scrapes(DIRECTORY / recording),
+    )
+    scrapes = (s for s in recorded if s.at >= since)
     kept = _without(islice(scrapes, offset, None, every), tuple(without))
     found = replay(kept, parse_config(slo))
     assert found is not None
     rows = [w for w in windows([found[0]], latest=False) if w["rank"] in ("0", "")]
-    return [_score(phase, rows) for phase in phases(recording)]
+    return [_score(phase, rows) for phase in known]
 
 
 def _without(scrapes: Iterable[Scrape], names: tuple[str, ...]) -> Iterator[Scrape]:

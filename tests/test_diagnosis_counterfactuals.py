@@ -172,6 +172,7 @@ def named(machine: str, regime: Regime, *, seed: int) -> Counter[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", ["a100-llama-8b", "h100x4-llama-70b"])
 @pytest.mark.parametrize("regime", REGIMES, ids=lambda regime: regime.name)
 def test_the_knob_that_helps_is_the_one_that_is_named(

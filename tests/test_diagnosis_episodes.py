@@ -76,23 +76,22 @@ def test_aborts_and_a_full_but_healthy_cache_are_no_queue_and_no_lack_of_memory(
 @pytest.mark.parametrize("recording", NAMES)
 def test_slower_sampling_names_the_same(recording: str, every: int) -> None:
     """Scrapes 2, 3 and 5 s apart; at the edges of a phase one scrape is a part."""
-    for item in score(recording, every=every, offset=every - 1):
+    for item in score(recording, every=every, offset=every - 1, labelled=True):
         length = item.phase.end - item.phase.begin
-        if item.phase.family and item.phase.family != "traffic":
+        if item.phase.family != "traffic":
             assert item.right() >= RIGHT - 2 * every / length, (
                 item.phase,
                 dict(item.families),
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_source_less_never_names_a_wrong_family(source: str) -> None:
     """It may abstain, or name the family with less; bursts may go unseen."""
     for recording in NAMES:
-        for item in score(recording, without=SOURCES[source]):
+        for item in score(recording, without=SOURCES[source], labelled=True):
             phase = item.phase
-            if not phase.family:
-                continue
             quiet = item.families["none"] if phase.family == "traffic" else 0.0
             wrong = item.wrong() - quiet
             assert wrong <= 1.0 - RIGHT, (phase, dict(item.families))

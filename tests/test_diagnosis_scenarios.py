@@ -27,7 +27,14 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        1,
+        pytest.param(2, marks=pytest.mark.slow),
+        pytest.param(3, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("scenario", EXPECTED)
 def test_a_scenario_is_named_for_what_it_is(
