@@ -93,8 +93,9 @@ def score(
     """Returns the scores of a recording's phases, replayed as it would be seen live.
 
     If *labelled*, of those with a label. Only one scrape of *every* is used, from
-    *offset* on and after *since* (Unix seconds); lines of the metrics in *without* are taken out. What comes after the
-    last phase is left out, and all of a recording without phases.
+    *offset* on and after *since* (Unix seconds); lines of the metrics in *without* are
+    taken out. What comes after the last phase is left out, and all of a recording
+    without phases.
     """
     known = phases(recording)
     if labelled:
