@@ -53,7 +53,7 @@ def test_the_engines_bounds_contain_the_truth(scenario: str, seed: int) -> None:
     good = found.truth.at_engine["good"]
     finished = found.truth.at_engine["finished"]
     lost = finished - row["total"]
-    assert (lost == 0) is (scenario not in {"restart", "tour"})
-    assert 0 <= lost <= 0.1 * finished
+    most = 0.1 * finished if scenario in {"restart", "tour"} else 0.0
+    assert 0 <= lost <= most
     low, high = row["bounds"]
     assert low * row["total"] <= good <= high * row["total"] + lost
