@@ -289,8 +289,8 @@ def test_without_live_no_log_is_touched(tmp_path: Path) -> None:
 
 def test_two_logs_of_the_same_requests_are_found(tmp_path: Path) -> None:
     """They would count twice, unless one of them does not count."""
-    log = write(tmp_path / "a.log", "nginx-njs")
-    gateways = [f"name: {name}, path: '{log}'" for name in ("edge", "inner")]
+    logs = {n: write(tmp_path / f"{n}.log", "nginx-njs") for n in ("edge", "inner")}
+    gateways = [f"name: {name}, path: '{log}'" for name, log in logs.items()]
     first, second = rows(check(configured(tmp_path, *gateways)))
     assert "counted_twice" not in [f["code"] for f in first["findings"]]
     (found,) = [f for f in second["findings"] if f["code"] == "counted_twice"]
