@@ -105,14 +105,18 @@ def test_a_replica_that_comes_back_as_another_pod_is_another_target(
     with RunningExporter(*arguments) as exporter:
         # The second crash is that of replica 1, at 60 s; it is back at 68 s.
         wait_for(lambda: truth(exporter)["seconds"] > 75, seconds=60)
-        wait_for(
-            lambda: (
-                exporter.value(
-                    "goodput_target_up", target="demo/vllm-1-1", kind="engine"
-                )
-                == 1
-            )
-        )
+
+        def told() -> dict[str, float]:
+            """Returns which engines answer, of those in service."""
+            return {
+                sample.labels["target"]: sample.value
+                for sample in exporter.samples()
+                if sample.name == "goodput_target_up"
+                and sample.labels["kind"] == "engine"
+            }
+
+        wait_for(lambda: told().get("demo/vllm-1-1") == 1)
+        assert "demo/vllm-1-0" not in told()
 
 
 needs_proc = pytest.mark.skipif(

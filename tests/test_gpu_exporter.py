@@ -121,7 +121,8 @@ def test_throttled_seconds_never_step_back_over_kills(tmp_path: Path) -> None:
             gpus.page = rows(f"{VIOLATION} {seconds}000000000")
             wanted: dict[tuple[str, ...], float] = {(UUID, "power", ""): seconds - 1.0}
             with RunningExporter("--config.file", path, state) as exporter:
-                until(exporter, partial(holds, THROTTLED, wanted))
+                found = until(exporter, partial(holds, THROTTLED, wanted))
+                assert named(found, THROTTLED) == wanted
                 exporter.kill()
 
 

@@ -93,14 +93,7 @@ def check_command(
     seconds = parse_duration(period)
     if seconds is None:
         raise click.UsageError("--listen is a duration such as 30s.")
-    try:
-        config = load_config(config_file)
-    except ConfigError as error:
-        if output_format == "json":
-            print_json(
-                {"config": str(config_file), "valid": False, "error": str(error)}
-            )
-        fail(str(error), Exit.FINDING)
+    config = _load(config_file, output_format)
     asking = GpuProbes(config, seconds) if live else None
     groups = [discover(group) for group in config.engine_groups] if live else []
     found = [source for group in groups for source in group.sources]
@@ -121,18 +114,29 @@ def check_command(
             print_log(log, config.slo_classes)
         for gpu in gpus:
             print_gpu(gpu)
-    if (
-        any(p.error for p in probes)
-        or any(group.faults for group in groups)
-        or any(log.failed for log in logs)
-        or any(gpu.error for gpu in gpus)
-    ):
+    failed = (
+        *(p.error for p in probes),
+        *(group.faults for group in groups),
+        *(log.failed for log in logs),
+        *(gpu.error for gpu in gpus),
+    )
+    if any(failed):
         raise SystemExit(int(Exit.FAILED))
     findings = [finding for each in audits for finding in each.findings]
     findings += [finding for log in logs for finding in log.findings]
     findings += [finding for gpu in gpus for finding in gpu.findings]
     if any(finding.severity == "warning" for finding in findings):
         raise SystemExit(int(Exit.FINDING))
+
+
+def _load(path: Path, output_format: str) -> Config:
+    """Returns the configuration, or ends with a finding that says what is wrong."""
+    try:
+        return load_config(path)
+    except ConfigError as error:
+        if output_format == "json":
+            print_json({"config": str(path), "valid": False, "error": str(error)})
+        fail(str(error), Exit.FINDING)
 
 
 def _aliases(probes: list[Probe]) -> dict[str, str]:

@@ -49,6 +49,15 @@ def print_json(document: object) -> None:
     click.echo(encoded.decode())
 
 
+def lacking(what: str, error: ImportError) -> NoReturn:
+    """Ends *what* because a library of the optional part is not installed."""
+    fail(
+        f"{what} needs the libraries of the analyzer: pip install "
+        f"'llm-goodput[analyzer]' ({error.name} is missing)",
+        Exit.FAILED,
+    )
+
+
 def fail(message: str, code: Exit) -> NoReturn:
     """Prints one sentence on standard error and exits with *code*."""
     click.echo(f"Error: {message}", err=True)

@@ -13,9 +13,9 @@ from analyzer.commands.common import (
     config_option,
     fail,
     format_option,
+    lacking,
     print_json,
 )
-from analyzer.commands.sweep import NEEDS
 from analyzer.commands.target import target_classes, target_options
 from analyzer.config import Config, load_config
 from analyzer.strict import ConfigError
@@ -83,7 +83,7 @@ def compare_command(
         from analyzer.compare.sides import read_side  # noqa: PLC0415
         from analyzer.compare.verdicts import Verdict, compare  # noqa: PLC0415
     except ImportError as error:
-        fail(f"goodput compare {NEEDS} ({error.name} is missing)", Exit.FAILED)
+        lacking("goodput compare", error)
     config = _config(config_file, a)
     path = config_file or _own(a)
     classes = target_classes(None if good else path, class_name, good, objective)

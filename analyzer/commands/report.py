@@ -19,6 +19,7 @@ from analyzer.commands.common import (
     config_option,
     fail,
     format_option,
+    lacking,
     print_json,
 )
 from analyzer.config import Config, load_config
@@ -28,8 +29,6 @@ from analyzer.strict import ConfigError, parse_duration
 if TYPE_CHECKING:
     from analyzer.report.report import Report
     from analyzer.sweep.curve import Curve
-
-NEEDS = "needs the libraries of the analyzer: pip install 'llm-goodput[analyzer]'"
 
 
 @click.command("report")
@@ -134,7 +133,7 @@ def report_command(
         from analyzer.report.from_logs import NothingRead, report_logs  # noqa: PLC0415
         from analyzer.report.run import ClusterError  # noqa: PLC0415
     except ImportError as error:
-        fail(f"goodput report {NEEDS} ({error.name} is missing)", Exit.FAILED)
+        lacking("goodput report", error)
     try:
         report = report_logs(
             logs,
@@ -184,7 +183,7 @@ def _from_prometheus(
     try:
         from analyzer.report import from_prometheus as made  # noqa: PLC0415  as above
     except ImportError as error:
-        fail(f"goodput report {NEEDS} ({error.name} is missing)", Exit.FAILED)
+        lacking("goodput report", error)
     from analyzer.sources.prometheus import (  # noqa: PLC0415  as above
         Prometheus,
         PrometheusError,

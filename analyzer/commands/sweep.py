@@ -14,6 +14,7 @@ from analyzer.commands.common import (
     config_option,
     fail,
     format_option,
+    lacking,
     print_json,
 )
 from analyzer.commands.target import target_classes, target_options
@@ -21,8 +22,6 @@ from analyzer.strict import ConfigError, load
 
 if TYPE_CHECKING:
     from analyzer.sweep.curve import Curve
-
-NEEDS = "needs the libraries of the analyzer: pip install 'llm-goodput[analyzer]'"
 
 
 @click.command("sweep")
@@ -83,7 +82,7 @@ def sweep_command(
         from analyzer.sweep.judge import curves_by_class  # noqa: PLC0415
         from analyzer.sweep.text import lines  # noqa: PLC0415
     except ImportError as error:
-        fail(f"goodput sweep {NEEDS} ({error.name} is missing)", Exit.FAILED)
+        lacking("goodput sweep", error)
     if plot_file is not None and plot_file.suffix not in plot.FORMATS:
         raise click.UsageError(f"--plot: must end in {', '.join(plot.FORMATS)}")
     runs, problems = read_files(files, fields)
@@ -125,6 +124,6 @@ def _plot(curves: Sequence[Sequence[Curve]], path: Path) -> None:
         try:
             write(listed, path.with_name(f"{path.stem}{name}{path.suffix}"))
         except ImportError as error:
-            fail(f"--plot {NEEDS} ({error.name} is missing)", Exit.FAILED)
+            lacking("--plot", error)
         except OSError as error:
             fail(f"{path}: {error.strerror or error}", Exit.FAILED)

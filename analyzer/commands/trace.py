@@ -13,10 +13,11 @@ from analyzer.commands.common import (
     config_option,
     fail,
     format_option,
+    lacking,
     number,
     print_json,
 )
-from analyzer.commands.report import NEEDS, configuration, gateway_of
+from analyzer.commands.report import configuration, gateway_of
 
 DEFAULT_K = 10
 
@@ -91,7 +92,7 @@ def trace_command(
         from analyzer.report.from_logs import NothingRead, trace_logs  # noqa: PLC0415
         from analyzer.report.trace import STYLES  # noqa: PLC0415
     except ImportError as error:
-        fail(f"goodput trace {NEEDS} ({error.name} is missing)", Exit.FAILED)
+        lacking("goodput trace", error)
     try:
         workload, errors = trace_logs(
             logs, config, source, key=_key(key_file), model=model, k=k
