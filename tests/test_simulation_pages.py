@@ -144,6 +144,19 @@ def test_a_line_tells_the_requests_times_and_tokens() -> None:
     assert (record.model, record.tenant) == (MODEL, "chat")
 
 
+def test_a_line_without_the_lua_filters_members_tells_the_same() -> None:
+    """The first body byte and the upstream's end stand for the tokens then."""
+    ended = Clock(BEGIN).wall(11.0)
+    found = outcome(Status.COMPLETE)
+    line = json.loads(log_line(found, model=MODEL, host="10.0.0.1:8000", ended=ended))
+    plain = {name: value for name, value in line.items() if name[:4] != "tok_"}
+    record = envoy().parse(json.dumps(plain).encode())
+    assert record is not None
+    assert record.ttft_kind == "first_body_byte"
+    assert record.ttft == pytest.approx(0.2, abs=2e-6)
+    assert record.tpot == pytest.approx(0.8 / 39, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("status", "known", "expected"),
     [
