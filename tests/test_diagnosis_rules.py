@@ -223,6 +223,8 @@ def test_preemptions_at_the_cap_are_memory() -> None:
     knobs = Knobs(max_num_seqs=40.0)
     _, verdict = learnt(replace(FULL, preemptions=1.0), knobs=knobs)
     assert name(verdict) == "memory/kv_capacity"
+    _, verdict = learnt(replace(FULL, preemptions=0.0), knobs=knobs)
+    assert name(verdict) == "queueing/sequence_cap"  # a larger cache would stay idle
 
 
 def test_bursts_are_traffic_and_a_load_that_stays_is_not() -> None:
