@@ -29,6 +29,29 @@ SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0}
 VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)(?:[.:][^}]*)?\}")
 
 
+def filled(
+    expr: str,
+    *,
+    begin: float,
+    end: float,
+    step: float,
+    scrape: float,
+    known: Mapping[str, str],
+) -> str:
+    """Returns a panel's query as Grafana asks it, all in seconds.
+
+    Variables that are not *known* are as a reader has them who has chosen nothing.
+    """
+    known = {
+        "__rate_interval": f"{max(step + scrape, 4 * scrape):g}s",
+        "__range": f"{math.ceil(end - begin)}s",
+        "__to": str(int(end * 1000)),
+        "__interval_ms": f"{1000 * step:g}",
+        **known,
+    }
+    return VARIABLE.sub(lambda m: known.get(m[1] or m[2], ".*"), expr)
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """One series of an answer: its labels and its values that are numbers."""
@@ -102,14 +125,14 @@ class Session:
         self, expr: str, variables: Mapping[str, str] | None = None
     ) -> list[Series]:
         """Returns the answer to a panel's query over the session, without NaN."""
-        known = {
-            "__rate_interval": f"{4 * SCRAPE_SECONDS}s",
-            "__range": f"{math.ceil(self.end - self.begin)}s",
-            "__to": str(int(self.end * 1000)),
-            "__interval_ms": str(1000 * SCRAPE_SECONDS),
-            **(variables or {}),
-        }
-        expr = VARIABLE.sub(lambda m: known.get(m[1] or m[2], ".*"), expr)
+        expr = filled(
+            expr,
+            begin=self.begin,
+            end=self.end,
+            step=SCRAPE_SECONDS,
+            scrape=SCRAPE_SECONDS,
+            known=variables or {},
+        )
         answer = self._prometheus.http.post(
             f"{self._prometheus.url}/api/v1/query_range",
             {
