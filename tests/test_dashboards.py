@@ -6,7 +6,7 @@ import copy
 import json
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -162,12 +162,79 @@ def test_the_first_tile_shows_the_worst_classes(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_links_lead_to_dashboards_that_exist() -> None:
-    """A click on a cell opens one of ours."""
-    text = "".join(json.dumps(board) for board in BUILT.values())
-    linked = {part.split("?")[0] for part in text.split("/d/")[1:]}
-    assert linked
-    assert linked <= {board.uid for board in BOARDS}
+# How Grafana finds variables in a text: a name, fields of it, a format.
+REFERENCE = re.compile(r"\$\{(\w+)(?:\.([^:}]+))?(?::(\w+))?\}")
+DRILL_DOWN = re.compile(r"/d/([\w-]+)\?(.+)")
+
+
+def data_links() -> Iterator[tuple[dict[str, Any], dict[str, Any], str]]:
+    """Yields the address of every link in a panel, with its dashboard and panel."""
+    for board in BUILT.values():
+        for panel in board["panels"]:
+            for override in panel.get("fieldConfig", {}).get("overrides", ()):
+                for one in override["properties"]:
+                    if one["id"] == "links":
+                        yield from (
+                            (board, panel, link["url"]) for link in one["value"]
+                        )
+
+
+LINKS = tuple(data_links())
+
+
+def variables(board: Mapping[str, Any]) -> set[str]:
+    """Returns the names of a dashboard's variables."""
+    return {variable["name"] for variable in board["templating"]["list"]}
+
+
+def test_a_drill_down_keeps_the_time_and_sets_variables_of_its_dashboard() -> None:
+    """A click on a cell opens one of ours, on the same span and part of the fleet."""
+    opened = [found for *_, url in LINKS if (found := DRILL_DOWN.fullmatch(url))]
+    assert opened
+    for uid, query in (found.groups() for found in opened):
+        there = variables(BUILT[f"{uid}.json"])
+        parameters = query.split("&")
+        assert "${__url_time_range}" in parameters
+        kept = {p[2 : -len(":queryparam}")] for p in parameters if "queryparam" in p}
+        assert kept >= {"datasource", "cluster", "namespace"}
+        chosen = {p.partition("=")[0] for p in parameters if p.startswith("var-")}
+        assert chosen
+        assert kept | {name.removeprefix("var-") for name in chosen} <= there
+        for parameter in parameters:
+            assert re.fullmatch(r"var-\w+=\$\{[^{}]+\}|\$\{[^{}]+\}", parameter)
+
+
+def test_a_link_takes_cells_that_its_table_has() -> None:
+    """Its references are variables, or headings of the row, escaped for an address."""
+    for board, panel, url in LINKS:
+        assert "$" not in REFERENCE.sub("", url), url
+        renamed = panel["transformations"][-1]["options"]["renameByName"].values()
+        for name, path, form in REFERENCE.findall(url):
+            if name == "__data":
+                heading = re.fullmatch(r'fields\["(.+)"\]', path)
+                assert heading is not None, url
+                assert heading[1] in renamed, url
+                assert form == "percentencode", url
+            else:
+                assert name == "__url_time_range" or name in variables(board), url
+
+
+def test_a_link_to_a_runbook_is_that_of_the_row() -> None:
+    """It begins with what the reader typed, and ends with the cause's file."""
+    wanted = '${runbooks}/${__data.fields["Cause"]:percentencode}.md'
+    assert wanted in {url for *_, url in LINKS}
+    for _, _, url in LINKS:
+        assert DRILL_DOWN.fullmatch(url) or url == wanted
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_every_dashboard_leads_to_all_the_others(name: str) -> None:
+    """Those with the same tag are linked in a row, with variables and time kept."""
+    (link,) = BUILT[name]["links"]
+    assert (link["type"], link["asDropdown"]) == ("dashboards", False)
+    assert link["includeVars"]
+    assert link["keepTime"]
+    assert all({*link["tags"]} <= {*board["tags"]} for board in BUILT.values())
 
 
 def mistaken(change: str, value: object) -> dict[str, Any]:

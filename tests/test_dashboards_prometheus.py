@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -11,19 +12,21 @@ from builder.boards import BOARDS, build
 from dashboard_session import Series, Session
 
 from analyzer.simulation.scenarios import TOUR
+from analyzer.verdict import Family
 
 pytestmark = pytest.mark.slow
 
 PRICE = {"price": "2"}
-# What the demonstration has not: engines without a request log, speculation, and
-# unusual fields of a GPU exporter.
+# What the demonstration has not: engines without a request log, speculation, a limit
+# on queues, and unusual fields of a GPU exporter.
 ABSENT = {
     "at least",
     "at most",
     "drafts kept {{target}} {{pod}}",
-    "limit {{hostname}} {{gpu}} {{gpu_instance}}",
-    "NVLink {{hostname}} {{gpu}} {{gpu_instance}}",
-    "PCIe {{hostname}} {{gpu}} {{gpu_instance}}",
+    "rejected",
+    "limit {{hostname}} GPU {{gpu}} {{gpu_instance}}",
+    "NVLink {{hostname}} GPU {{gpu}} {{gpu_instance}}",
+    "PCIe {{hostname}} GPU {{gpu}} {{gpu_instance}}",
 }
 
 
@@ -63,6 +66,21 @@ def session(
         yield found
     finally:
         found.close()
+
+
+def titles(session: Session, board: dict[str, Any], name: str) -> set[str]:
+    """Returns what Grafana would write at the marks of a dashboard.
+
+    Marks stand where a value is above 0. For a label that a series lacks Grafana
+    writes the label's name.
+    """
+    (mark,) = (m for m in board["annotations"]["list"] if m["name"] == name)
+    begin, label, end = re.split(r"\{\{(\w+)\}\}", mark["titleFormat"])
+    return {
+        begin + (series.labels.get(label) or label) + end
+        for series in session.ask(mark["expr"])
+        if max(series.values) > 0
+    }
 
 
 def answer(session: Session, board: str, panel: str, index: int = 0) -> list[Series]:
@@ -153,10 +171,28 @@ def test_the_main_figures_are_of_a_sound_size(
 def test_the_tour_shows_its_limits_in_words(session: Session) -> None:
     """The table names causes of several families, each with what to do first."""
     found = answer(session, SLO, "What binds, and what to do first")
-    named = {
-        s.labels["family"]: s.labels["advice"] for s in found if "family" in s.labels
-    }
+    named = {s.labels["family"]: s.labels["advice"] for s in found}
     # At this speed the exporter looks only every ten simulated seconds.
     assert {"memory", "compute"} <= named.keys()
     assert all(named.values())
-    assert any(s.labels["cause"] == "nothing" for s in found)
+    assert any(s.labels["family"] == "nothing" for s in found)
+
+
+@pytest.mark.parametrize(
+    ("mark", "wanted"),
+    [
+        ("Alerts", r"Goodput\w+ (critical|warning|info)( \w+)? *"),
+        ("Restarts of engines", r"demo/vllm-\d-\d +restarted"),
+        ("Verdict changes", rf"now \S+ ({'|'.join(Family)}) ?\w*"),
+    ],
+)
+def test_marks_say_what_happened(session: Session, mark: str, wanted: str) -> None:
+    """The tour's alerts, restarts and changes are marked, each text whole."""
+    for board in BOARDS:
+        built = board.built()
+        if mark not in {one["name"] for one in built["annotations"]["list"]}:
+            assert not board.by_model
+            continue
+        found = titles(session, built, mark)
+        assert found
+        assert not [text for text in found if not re.fullmatch(wanted, text)]

@@ -21,7 +21,11 @@ ALL = d.VariableOption(selected=True, text="All", value="$__all")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A mark over all panels where *expr* has a value; its text is a legend's."""
+    """A mark over all panels where *expr* is above 0; its text is a legend's.
+
+    For a label that a series lacks, Grafana would write the label's name: texts are
+    made of labels that are always there, such as those that `said` joins.
+    """
 
     name: str
     expr: str
@@ -182,24 +186,34 @@ def _links() -> dashboard.DashboardLink:
 # Recorded for each cluster and model, whatever the namespace.
 SERVED = 'cluster=~"$cluster",model=~"$model"'
 LEADING = f"model:goodput_constraint_leading:ratio_rate5m{{{SERVED}}}"
+
+
+def said(expr: str, *labels: str) -> str:
+    """Returns *expr* with a label `said` that has all of *labels* that there are."""
+    listed = ", ".join(f'"{label}"' for label in labels)
+    return f'label_join({expr}, "said", " ", {listed})'
+
+
+ALERTS = f'ALERTS{{alertname=~"Goodput.+",alertstate="firing",{SITE}}}'
+RESTARTS = f'goodput_target_resets_total{{reset="restart",kind="engine",{SITE}}}'
+CHANGED = f"{LEADING}\nunless on (cluster, model, cause) {LEADING} offset 2m"
 MARKS = (
     Mark(
         "Alerts",
-        f'ALERTS{{alertname=~"Goodput.+",alertstate="firing",{SITE}}}',
+        said(ALERTS, "alertname", "severity", "constraint"),
         "red",
-        "{{alertname}} {{severity}} {{constraint}}",
+        "{{said}}",
     ),
     Mark(
         "Restarts of engines",
-        "increase(goodput_target_resets_total"
-        f'{{reset="restart",kind="engine",{SITE}}}[$__rate_interval]) > 0',
+        said(f"increase({RESTARTS}[$__rate_interval]) > 0", "target", "pod"),
         "purple",
-        "{{target}} {{pod}} restarted",
+        "{{said}} restarted",
     ),
     Mark(
         "Verdict changes",
-        f"{LEADING}\nunless on (cluster, model, cause) {LEADING} offset 2m",
+        said(CHANGED, "model", "family", "cause"),
         "yellow",
-        "{{model}}: now {{family}} {{cause}}",
+        "now {{said}}",
     ),
 )

@@ -84,7 +84,7 @@ def _load_share() -> d.Panel:
     best = f"max_over_time(({GOODS} / {ENGINES})[1d:5m])"
     return tile(
         About(
-            "Load, of the best served",
+            "Load against best served",
             "Requests/s of an engine now, over the most good requests/s that one "
             "served in the last day. What an engine takes is at least that, maybe "
             "more: the scatter below shows whether it bends.",
@@ -128,7 +128,7 @@ def _user_speed() -> d.Panel:
             "speed a user and users a server.",
         ),
         Query(f"1 / ({itl})", "mean {{model}}"),
-        Query(f"1 / ({slow})", "95 % of gaps {{model}}"),
+        Query(f"1 / ({slow})", "95 % faster than {{model}}"),
         unit="si:tok/s",
     )
 
@@ -197,7 +197,7 @@ def _bursts() -> d.Panel:
             NO_LOG,
         ),
         Query(f"{peak} / (avg_over_time({arrivals}[1h:1m]) > 0)", "minutes"),
-        unit="none",
+        unit="suffix: ×",
         colors=((None, GOOD), (2, WARN), (4, BAD)),
     )
 
@@ -246,7 +246,7 @@ BOARD = Board(
     title="LLM Goodput: capacity",
     description="How much the engines take within the SLO, how much is left, the "
     "traffic's shape, and what a good token costs.",
-    variables=(slo_classes(), PRICE),
+    variables=(slo_classes(), PRICE, verdict.RUNBOOKS),
     since="now-6h",
     lines=(
         Line(
@@ -260,6 +260,7 @@ BOARD = Board(
                 (3, _engines()),
             ),
         ),
+        Line(4, ((24, verdict.advice()),)),
         Line(10, ((8, _load()), (8, _tokens()), (8, _latency()))),
         Line(
             8,

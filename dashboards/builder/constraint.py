@@ -58,7 +58,8 @@ def forecast(matchers: str = ENGINE) -> d.Panel:
 
 def shares() -> d.Panel:
     """Returns the table of how long each cause was in force in the shown time."""
-    spent = f"increase(goodput_constraint_seconds_total{{{ENGINE}}}[$__range])"
+    recorded = f"target:goodput_constraint_seconds:rate5m{{{ENGINE}}}"
+    spent = f"sum_over_time({recorded}[$__range])"
     share = f"sum by (family, cause) ({spent}) / scalar(sum({spent})) > 0.001"
     return table_of(
         About(
@@ -154,6 +155,7 @@ def preemptions() -> d.Panel:
         ),
         Query(preempted, ENGINE_NAME),
         unit="reqps",
+        least=1.0,
     )
 
 
@@ -223,6 +225,7 @@ def _queue() -> d.Panel:
             f"sum by ({BY_ENGINE}, reason) ({waiting})", f"{ENGINE_NAME} {{{{reason}}}}"
         ),
         unit="short",
+        least=10.0,
     )
 
 

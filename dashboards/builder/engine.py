@@ -99,7 +99,7 @@ def _finished() -> d.Panel:
             "engine's queue limit refused them.",
         ),
         Query(f"{total('reason', finished)} > 0", "{{reason}}"),
-        Query(total("", rejected), "rejected"),
+        Query(f"{total('', rejected)} > 0", "rejected"),
         unit="reqps",
         stack=True,
         colors=(("error|rejected|abort", BAD),),
@@ -145,10 +145,10 @@ def _cache_spread() -> d.Panel:
     samples = rate("goodput_engine_kv_cache_usage_samples_bucket", ENGINE)
     return spread(
         About(
-            "KV cache in use: how often",
-            "Observations a second by share in use, all chosen engines: peaks between "
+            "KV cache in use: distribution",
+            "How often each share was in use, all chosen engines: peaks between "
             "scrapes show.",
-            "The dark band lies below 90 %.",
+            "Nearly all lie below 90 %.",
             "Two bands: engines are loaded unevenly, see Fleet.",
             NONE_SEEN,
         ),
@@ -238,18 +238,19 @@ BOARD = Board(
         Line(
             8,
             (
-                (8, _cache()),
-                (8, constraint.preemptions()),
-                (8, _hits()),
+                (6, _cache()),
+                (6, _cache_spread()),
+                (6, constraint.preemptions()),
+                (6, _hits()),
             ),
             title="Cache",
         ),
-        Line(8, ((12, _phases()), (12, _cache_spread())), title="Latency by phase"),
         Line(
             8,
             (
+                (8, _phases()),
                 (
-                    6,
+                    8,
                     _latency(
                         "ttft",
                         "TTFT in the engine",
@@ -258,7 +259,7 @@ BOARD = Board(
                     ),
                 ),
                 (
-                    6,
+                    8,
                     _latency(
                         "itl",
                         "Gap between outputs",
@@ -266,8 +267,14 @@ BOARD = Board(
                         "Wide batches, or prompts computed in between.",
                     ),
                 ),
+            ),
+            title="Latency by phase",
+        ),
+        Line(
+            8,
+            (
                 (
-                    6,
+                    12,
                     _latency(
                         "queue",
                         "Time in the queue",
@@ -276,7 +283,7 @@ BOARD = Board(
                     ),
                 ),
                 (
-                    6,
+                    12,
                     _latency(
                         "e2e",
                         "Whole request",

@@ -21,7 +21,7 @@ from builder.panels import (
     words,
 )
 from builder.query import BY_ENGINE, ENGINE, ENGINE_NAME, MODEL, TARGET, quantile, rate
-from builder.tables import DRILL, Column, Link, table_of
+from builder.tables import DRILL, Column, Link, field, table_of
 
 HOT = 10  # lines that one can still tell apart
 NONE_SEEN = "No engine seen"
@@ -58,8 +58,8 @@ def _table() -> d.Panel:
     waiting = f"sum by ({BY_ENGINE}) (goodput_engine_waiting_requests{{{ENGINE}}})"
     running = f"sum by ({BY_ENGINE}) (goodput_engine_running_requests{{{ENGINE}}})"
     detail = (
-        '/d/llm-goodput-engine?var-target=${__data.fields["Engine"]}'
-        f'&var-instance=${{__data.fields["Exporter"]}}&{DRILL}'
+        f"/d/llm-goodput-engine?var-target={field('Engine')}"
+        f"&var-instance={field('Exporter')}&{DRILL}"
     )
     said = [(n, f.value, verdict.COLORS[f]) for n, f in enumerate(Family)]
     high = KV_HIGH.value
@@ -154,7 +154,7 @@ def _balance() -> d.Panel:
 def _hot(title: str, metric: str, shows: str, act: str, unit: str) -> d.Panel:
     return series(
         About(
-            f"{title}: the {HOT} most",
+            f"{title}: the {HOT} highest",
             f"{shows} Only the {HOT} engines with the most.",
             "Lines together.",
             act,
@@ -162,6 +162,7 @@ def _hot(title: str, metric: str, shows: str, act: str, unit: str) -> d.Panel:
         ),
         Query(f"topk({HOT}, sum by ({BY_ENGINE}) ({metric}))", ENGINE_NAME),
         unit=unit,
+        least=10.0,
     )
 
 
@@ -181,6 +182,7 @@ def _restarts() -> d.Panel:
             ENGINE_NAME,
         ),
         unit="suffix: /h",
+        least=1.0,
     )
 
 

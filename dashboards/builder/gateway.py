@@ -5,13 +5,26 @@ from __future__ import annotations
 from grafana_foundation_sdk.models import dashboard as d
 
 from builder.board import Board, Line, exporters, slo_classes
-from builder.panels import BAD, DIM, GOOD, WARN, About, Query, series, spread, tile
+from builder.panels import (
+    BAD,
+    DIM,
+    GOOD,
+    PLAIN,
+    WARN,
+    About,
+    Query,
+    series,
+    spread,
+    tile,
+)
 from builder.query import (
+    BY_CLASS,
     CLASS,
     INSTANCE,
     MODEL,
     SITE,
     mean,
+    or_none,
     quantile,
     rate,
     ratio,
@@ -21,6 +34,52 @@ from builder.tables import Column, table_of
 
 NO_LOG = "No request log is read"
 LOG = "instance, pod, gateway"
+REQUESTS = f"slo_class:goodput_requests:rate5m{{{CLASS}}}"
+MISSES = f"criterion:goodput_misses:rate5m{{{CLASS}}}"
+
+
+def _slowest() -> d.Panel:
+    spent = f"slo_class:goodput_request_stage_seconds_sum:rate5m{{{CLASS}}}"
+    share = f"sum by (stage) ({spent}) / on () group_left () (sum({spent}) > 0)"
+    elsewhere = ((None, WARN),)
+    return tile(
+        About(
+            "Where the time goes",
+            "The stage that takes most of the requests' time, and its share: gateway "
+            "before the server, serving at it, delivery after it.",
+            "serving, with nearly all of it.",
+            "gateway: queues, filters, rate limits there. delivery: slow clients.",
+            NO_LOG,
+        ),
+        Query(f"topk(1, {share})", "{{stage}}"),
+        unit="percentunit",
+        colors=((None, PLAIN),),
+        others=tuple(
+            (stage, "percentunit", elsewhere) for stage in ("gateway", "delivery")
+        ),
+    )
+
+
+def _missed() -> d.Panel:
+    whole = f"on ({BY_CLASS}) group_left () (sum by ({BY_CLASS}) ({REQUESTS}) > 0)"
+    share = f"sum by ({BY_CLASS}, criterion) ({MISSES}) / {whole}"
+    objective = f'slo_class:goodput_objective:max{{{SITE},slo_class=~"$slo_class"}}'
+    allowed = f"on (slo_class) group_left () (1 - max by (slo_class) ({objective}))"
+    most = f"topk(1, max by (criterion) ({share} > {allowed}))"
+    return tile(
+        About(
+            "Missed most",
+            "The criterion that most requests miss, of those that more miss than the "
+            "objective of their class allows.",
+            "none.",
+            "ttft: queueing or prefill. tpot: wide batches. error: the logs. See SLO "
+            "for what to do first.",
+            NO_LOG,
+        ),
+        Query(or_none(most, "criterion", REQUESTS), "{{criterion}}"),
+        unit="percentunit",
+        colors=((None, GOOD), (1e-6, BAD)),
+    )
 
 
 def _coverage() -> d.Panel:
@@ -148,6 +207,7 @@ def _failed() -> d.Panel:
         ),
         Query(f"sum by (criterion) ({misses})", "{{criterion}}"),
         unit="reqps",
+        least=0.1,
         colors=(("error", BAD), ("abort", "purple")),
     )
 
@@ -193,13 +253,13 @@ def _before() -> d.Panel:
 
 
 def _spread(criterion: str, title: str, act: str) -> d.Panel:
-    buckets = rate(f"goodput_request_{criterion}_seconds_bucket", CLASS)
+    buckets = f"slo_class:goodput_request_{criterion}_seconds_bucket:rate5m{{{CLASS}}}"
     return spread(
         About(
             title,
-            "Requests a second by how long they took: two bands are two kinds of "
-            "requests, or of replicas.",
-            "One dark band, low.",
+            "Requests a second, in five minutes, by how long they took: two bands are "
+            "two kinds of requests, or of replicas.",
+            "Nearly all in one band, low.",
             act,
         ),
         Query(f"sum by (le) ({buckets})"),
@@ -252,10 +312,12 @@ BOARD = Board(
         Line(
             4,
             (
-                (6, _coverage()),
-                (6, _unevaluable()),
-                (6, _unreadable()),
-                (6, _lag()),
+                (4, _slowest()),
+                (4, _missed()),
+                (5, _coverage()),
+                (4, _unevaluable()),
+                (4, _unreadable()),
+                (3, _lag()),
             ),
         ),
         Line(8, ((8, _verdicts()), (8, _failed()), (8, _excluded()))),
@@ -263,11 +325,16 @@ BOARD = Board(
         Line(
             8,
             (
-                (12, _spread("ttft", "TTFT, how often", "Above the target: see SLO.")),
+                (
+                    12,
+                    _spread("ttft", "TTFT: distribution", "Above the target: see SLO."),
+                ),
                 (
                     12,
                     _spread(
-                        "e2e", "Whole request, how often", "Long answers, or slow ones."
+                        "e2e",
+                        "Whole request: distribution",
+                        "Long answers, or slow ones.",
                     ),
                 ),
             ),

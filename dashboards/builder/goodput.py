@@ -20,8 +20,8 @@ from builder.panels import (
     tile,
     words,
 )
-from builder.query import BY_CLASS, CLASS, CLASS_NAME, SITE, smaller
-from builder.tables import DRILL, Column, Link, table_of
+from builder.query import BY_CLASS, CLASS, CLASS_NAME, SITE, or_none, smaller
+from builder.tables import DRILL, Column, Link, field, table_of
 
 REQUESTS = f"slo_class:goodput_requests:rate5m{{{CLASS}}}"
 GOODS = f"slo_class:goodput_good_requests:rate5m{{{CLASS}}}"
@@ -40,7 +40,7 @@ REASONS = (
     ("^e2e", "purple"),
     ("^max_gap", "yellow"),
     ("^error", BAD),
-    ("^abort", DIM),
+    ("^abort|^none", DIM),
 )
 FOR_EVER = 3650 * DAY
 NO_LOG = "No traffic, no request log read, or the rules are not loaded"
@@ -175,7 +175,7 @@ def _table() -> d.Panel:
 
     objective = f"max by (slo_class) ({OBJECTIVE})"
     joined = f"0 * {SHARE} + on (slo_class) group_left () {objective}"
-    detail = f'/d/llm-goodput-gateway?var-model=${{__data.fields["Model"]}}&{DRILL}'
+    detail = f"/d/llm-goodput-gateway?var-model={field('Model')}&{DRILL}"
     within = ((None, GOOD), (1.0, WARN), (2.0, BAD))
     return table_of(
         About(
@@ -277,9 +277,13 @@ def _reasons() -> d.Panel:
             "error: see the engine's log.",
             NO_LOG,
         ),
-        Query(f"sum by (criterion) ({misses})", "{{criterion}}"),
+        Query(
+            or_none(f"sum by (criterion) ({misses})", "criterion", misses),
+            "{{criterion}}",
+        ),
         unit="reqps",
         stack=True,
+        least=0.1,
         colors=REASONS,
     )
 
@@ -374,7 +378,7 @@ BOARD = Board(
         Line(8, ((12, _throughput()), (12, _share()))),
         Line(8, ((8, _burn()), (8, _reasons()), (8, _attainment()))),
         Line(
-            8,
+            9,  # legends of several percentiles and targets
             tuple((8, latency.percentiles(name)) for name in latency.MEANING),
             title="Latency against target",
         ),

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from grafana_foundation_sdk.models import dashboard as d
 
 from builder.board import Board, Line, exporters
-from builder.panels import BAD, GOOD, WARN, About, Query, Step, series, tile
-from builder.query import INSTANCE
+from builder.panels import BAD, GOOD, PLAIN, WARN, About, Query, Step, series, tile
+from builder.query import INSTANCE, or_none
 from builder.tables import Column, table_of
 
 DEVICE = "instance, uuid, gpu_instance"
 NAMED = "hostname, gpu, model_name"
-NAME = "{{hostname}} {{gpu}} {{gpu_instance}}"
+NAME = "{{hostname}} GPU {{gpu}} {{gpu_instance}}"
+# What is reached in practice of every cycle.
+DRAM_PEAK, TENSOR_PEAK = 0.8, 0.93
 NO_GPUS = "No GPU exporter read"
 NO_PROFILING = "No GPU exporter read, or it has no profiling metrics (DCGM_FI_PROF_…)"
 
@@ -94,7 +96,14 @@ def _throttled() -> d.Panel:
             "thermal, hardware: check cooling and power of the node, drain it.",
             NO_GPUS,
         ),
-        Query(f"max by (reason) ({rate})", "{{reason}}"),
+        Query(
+            or_none(
+                f"max by (reason) ({rate})",
+                "reason",
+                f"goodput_gpu_devices{{{INSTANCE}}}",
+            ),
+            "{{reason}}",
+        ),
         unit="percentunit",
         most=1.0,
         colors=(("thermal|hardware", BAD), ("power", WARN)),
@@ -146,6 +155,27 @@ def _count() -> d.Panel:
     )
 
 
+def _nearest() -> d.Panel:
+    def busiest(metric: str, peak: float) -> str:
+        return f"max(goodput_gpu_{metric}_active_ratio{{{INSTANCE}}}) / {peak:g}"
+
+    return tile(
+        About(
+            "Busiest GPU, of its peak",
+            "Memory traffic and arithmetic of the busiest GPU over what is reached in "
+            f"practice, {DRAM_PEAK:.0%} and {TENSOR_PEAK:.0%} of all cycles.",
+            "Any share: a busy GPU is one that is used.",
+            "Near 100 % while users wait: more or faster GPUs help. Far below: they "
+            "would not, see what binds.",
+            NO_PROFILING,
+        ),
+        Query(busiest("dram", DRAM_PEAK), "bandwidth"),
+        Query(busiest("tensor", TENSOR_PEAK), "arithmetic"),
+        unit="percentunit",
+        colors=((None, PLAIN), (0.9, WARN)),
+    )
+
+
 def _worst_throttle() -> d.Panel:
     chosen = f'{INSTANCE},reason=~"thermal|hardware"'
     rate = f"rate(goodput_gpu_throttled_seconds_total{{{chosen}}}[$__rate_interval])"
@@ -188,7 +218,7 @@ BOARD = Board(
     lines=(
         Line(
             4,
-            ((8, _count()), (8, _worst_throttle()), (8, _oldest())),
+            ((4, _count()), (8, _nearest()), (6, _worst_throttle()), (6, _oldest())),
         ),
         Line(7, ((24, _table()),)),
         Line(
@@ -205,7 +235,7 @@ BOARD = Board(
                             "At the peak while outputs slow down: bandwidth binds.",
                             NO_PROFILING,
                         ),
-                        0.8,
+                        DRAM_PEAK,
                     ),
                 ),
                 (
@@ -219,7 +249,7 @@ BOARD = Board(
                             "At the peak with requests waiting: arithmetic binds.",
                             NO_PROFILING,
                         ),
-                        0.93,
+                        TENSOR_PEAK,
                     ),
                 ),
                 (

@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models import dashboard as d
 
 from builder.board import Board, Line, exporters
 from builder.panels import BAD, GOOD, WARN, About, Query, series, tile, words
-from builder.query import INSTANCE, SITE, rate
+from builder.query import INSTANCE, SITE, or_none, rate
 from builder.tables import Column, table_of
 
 NO_EXPORTER = "No exporter is scraped by this Prometheus"
@@ -144,8 +144,16 @@ def _failures() -> d.Panel:
             "busy. tls, credentials: the configuration.",
             NO_EXPORTER,
         ),
-        Query(f"topk(5, sum by (kind, reason) ({failed}))", "{{kind}} {{reason}}"),
+        Query(
+            or_none(
+                f"topk(5, sum by (kind, reason) ({failed}))",
+                "reason",
+                f"goodput_target_up{{{INSTANCE}}}",
+            ),
+            "{{kind}} {{reason}}",
+        ),
         unit="suffix: /s",
+        least=0.1,
     )
 
 
@@ -162,6 +170,7 @@ def _resets() -> d.Panel:
         ),
         Query(f"3600 * sum by (reset) ({resets})", "{{reset}}"),
         unit="suffix: /h",
+        least=1.0,
     )
 
 
@@ -192,9 +201,17 @@ def _dropped() -> d.Panel:
             "Raise limits in the configuration; more CPU, or a longer interval.",
             NO_EXPORTER,
         ),
-        Query(f"3600 * sum by (label) ({dropped})", "dropped: {{label}}"),
+        Query(
+            or_none(
+                f"3600 * sum by (label) ({dropped})",
+                "label",
+                f"goodput_build_info{{{INSTANCE}}}",
+            ),
+            "dropped: {{label}}",
+        ),
         Query(f"3600 * sum({missed})", "missed cycles"),
         unit="suffix: /h",
+        least=1.0,
     )
 
 

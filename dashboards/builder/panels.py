@@ -133,13 +133,15 @@ def tile(
 ) -> d.Panel:
     """Returns one large figure for each series; *named* shows the name in its place.
 
-    *others* are the names, units and colours of series that differ. A tile tells of
-    now: only one with a curve behind it (*spark*) asks for the past.
+    A figure that is the only one needs no name: the title has it. *others* are the
+    names, units and colours of series that differ. A tile tells of now: only one with
+    a curve behind it (*spark*) asks for the past.
     """
     asked = queries if spark else [replace(query, now=True) for query in queries]
     panel = begin(stat.Panel(), about, asked).unit(unit).thresholds(steps(*colors))
-    several = c.BigValueTextMode.VALUE_AND_NAME
-    panel = panel.text_mode(c.BigValueTextMode.NAME if named else several)
+    alone = len(queries) == 1 and "{{" not in queries[0].name
+    text = c.BigValueTextMode.VALUE if alone else c.BigValueTextMode.VALUE_AND_NAME
+    panel = panel.text_mode(c.BigValueTextMode.NAME if named else text)
     panel = panel.mappings(list(said)) if said else panel
     for name, other, shades in others:
         levels = d.DynamicConfigValue("thresholds", steps(*shades).build())
@@ -161,13 +163,15 @@ def series(
     unit: str = "none",
     stack: bool = False,
     filled: bool = False,
+    least: float | None = None,
     most: float | None = None,
     colors: Sequence[tuple[str, str]] = (),
     span_from: str = "",
 ) -> d.Panel:
     """Returns lines over time; limits are dashed red, known by their names.
 
-    *colors* are patterns of names with the colour of their lines.
+    *colors* are patterns of names with the colour of their lines. The axis ends at
+    *most*, or no lower than at *least*: one of zeros alone would end at 100.
     """
     panel = begin(timeseries.Panel(), about, queries).unit(unit).min(0)
     panel = panel.line_width(2).fill_opacity(40 if stack else 15 if filled else 0)
@@ -179,6 +183,8 @@ def series(
     panel = panel.tooltip(tooltip.sort(c.SortOrder.DESCENDING))
     if most is not None:
         panel = panel.max(most)
+    if least is not None:
+        panel = panel.axis_soft_max(least)
     if stack:
         normal = common.StackingConfig().mode(c.StackingMode.NORMAL).group("A")
         panel = panel.stacking(normal).line_width(1)

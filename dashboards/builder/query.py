@@ -58,6 +58,15 @@ def quantile(share: float, metric: str, matchers: str, labels: str = "") -> str:
     return f"histogram_quantile({share:g}, {buckets})"
 
 
+def or_none(expr: str, label: str, known: str) -> str:
+    """Returns the series of *expr* above 0; 0 as the *label* “none” without such ones.
+
+    *known* is there whenever *expr* could be: without it there is no answer either.
+    """
+    none = f'label_replace(0 * max({known}), "{label}", "none", "", "")'
+    return f"({expr} > 0)\nor on () {none}"
+
+
 def smaller(first: str, second: str) -> str:
     """Returns the smaller of two vectors with the same labels, series by series."""
     return f"({first} <= {second} or {second})"

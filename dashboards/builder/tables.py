@@ -10,13 +10,18 @@ from grafana_foundation_sdk.models import common as c
 from grafana_foundation_sdk.models import dashboard as d
 from grafana_foundation_sdk.models import prometheus as p
 
-from builder.panels import About, Query, Step, begin, steps
+from builder.panels import PLAIN, About, Query, Step, begin, fixed, steps
 
 SEEN = ("Time", "__name__")
 DRILL = (
     "${datasource:queryparam}&${cluster:queryparam}&${namespace:queryparam}"
     "&${__url_time_range}"
 )
+
+
+def field(heading: str) -> str:
+    """Returns what stands for the value under *heading* in the address of a link."""
+    return f'${{__data.fields["{heading}"]:percentencode}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Where a click on a label's cell leads; fields are `${__data.fields["…"]}`."""
+    """Where a click on a label's cell leads; fields are written by `field`."""
 
     label: str
     title: str
@@ -110,6 +115,7 @@ def _looks(column: Column) -> list[d.DynamicConfigValue]:
     if column.gauge is not None:
         found.append(d.DynamicConfigValue("min", 0))
         found.append(d.DynamicConfigValue("max", column.gauge))
+        found.append(fixed(PLAIN))  # a long bar is not always a good one
         found.append(_custom("cellOptions", {"type": "gauge", "mode": "basic"}))
     elif column.colors or column.said:
         found.append(

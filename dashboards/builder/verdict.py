@@ -8,7 +8,7 @@ from analyzer.verdict import Family
 from builder.board import LEADING, SERVED, typed
 from builder.panels import BAD, DIM, GOOD, WARN, About, Query, states, tile
 from builder.query import BY_ENGINE, ENGINE
-from builder.tables import DRILL, Column, Link, table_of
+from builder.tables import DRILL, Column, Link, field, table_of
 
 ASIDE = "nothing"
 NO_ENGINES = "No engine seen, or the rules of `goodput rules` are not loaded"
@@ -59,7 +59,7 @@ def binding() -> d.Panel:
 
 def advice() -> d.Panel:
     """Returns the table of what binds each model, why it matters and what to do."""
-    runbook = '${runbooks}/${__data.fields["Cause"]}.md'
+    runbook = f"${{runbooks}}/{field('Cause')}.md"
     labels = {
         "cluster": "Cluster",
         "model": "Model",
@@ -67,9 +67,10 @@ def advice() -> d.Panel:
         "cause": "Cause",
         "advice": "What to do first",
     }
-    aside = _aside(cause=ASIDE, advice="Nothing: there is room.")
+    # The cause stays empty: a click on it would lead to no runbook.
+    aside = _aside(family=ASIDE, advice="Nothing: there is room.")
     known = f"{LEADING}\nor on (cluster, model) {aside}"
-    board = f'/d/llm-goodput-constraint?var-model=${{__data.fields["Model"]}}&{DRILL}'
+    board = f"/d/llm-goodput-constraint?var-model={field('Model')}&{DRILL}"
     return table_of(
         About(
             "What binds, and what to do first",

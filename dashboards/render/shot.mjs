@@ -1,7 +1,7 @@
 // node shot.mjs DASHBOARD.json PROMETHEUS OUT.png ['var-cluster=a&from=MS&to=MS&scrape=15&theme=light']
 //
 // Takes the picture, prints each panel without points or with an error and its queries,
-// and exits with 1 when there is one that `--allow-empty` does not excuse.
+// and what is marked, and exits with 1 when there is one that `--allow-empty` does not excuse.
 import fs from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
@@ -56,6 +56,7 @@ const empty = report.panels.filter(({ type, points, error }) => type !== 'text' 
 for (const { title, error, queries } of [...broken, ...empty]) {
   console.log(`${title}: ${error || 'no points'}`, ...queries.map((one) => `\n  ${one.query}`));
 }
+[...new Set((report.marks ?? []).map(({ text }) => text))].forEach((text) => console.log(`mark: ${text}`));
 failures.push(...report.errors);
 failures.forEach((failure) => console.log(failure));
 process.exit(broken.length || failures.length || (empty.length && !lenient) ? 1 : 0);

@@ -76,7 +76,7 @@ export function States({ data, width, height, theme }) {
             return (
               <g key={index}>
                 <rect x={x} y={i * tall + 3} width={wide} height={tall - 6} fill={shown.color} fillOpacity={0.7} />
-                {wide > 8 * shown.text.length && <text x={x + wide / 2} y={(i + 0.5) * tall + 4} textAnchor="middle">{shown.text}</text>}
+                {wide > 8 * shown.text.length && <text x={x + wide / 2} y={(i + 0.5) * tall + 4} textAnchor="middle" fill={theme.colors.getContrastText(shown.color)}>{shown.text}</text>}
               </g>
             );
           })}

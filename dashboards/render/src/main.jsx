@@ -1,11 +1,12 @@
 // Draws a dashboard's JSON with Grafana's own library: units, thresholds, mappings,
 // overrides, transformations, time series, tables, tiles and bars are its code. It is no
-// Grafana server: annotations and links are not drawn.
+// Grafana server: nothing can be clicked.
 import { createTheme, dateMath, dateTime, EventBusSrv, standardTransformers, standardTransformersRegistry } from '@grafana/data';
 import { GlobalStyles, PanelContextProvider, PortalContainer, ThemeContext } from '@grafana/ui';
 import React, { useEffect, useState } from 'react';
 import { createRoot } from 'react-dom/client';
 import 'uplot/dist/uPlot.min.css';
+import { marks } from './marks.jsx';
 import { Panel } from './panels.jsx';
 import { resolve } from './variables.js';
 
@@ -42,7 +43,11 @@ function Dashboard({ dashboard }) {
     const range = span(dashboard);
     const scrape = Number(parameters.get('scrape') || 15);
     resolve(list, range, parameters)
-      .then((variables) => setContext({ range, scrape, theme, variables }))
+      .then(async (variables) => {
+        const found = await marks(dashboard.annotations.list, variables, range, scrape);
+        report.marks = found;
+        setContext({ range, scrape, theme, variables, found });
+      })
       .catch((error) => report.errors.push(String(error)));
   }, []);
   if (!context) {

@@ -4,6 +4,7 @@ import { BarGauge, BigValue, PanelChrome, Table, TimeSeries, VizRepeater } from 
 import React, { useEffect, useState } from 'react';
 import { lastValueFrom } from 'rxjs';
 import { Heatmap, Scatter, States } from './drawn.jsx';
+import { Marks } from './marks.jsx';
 import { configuration, registry } from './fields.js';
 import { run } from './prometheus.js';
 import { fill } from './variables.js';
@@ -71,7 +72,7 @@ function Body({ panel, data, range, width, height, context }) {
   }
   switch (panel.type) {
     case 'timeseries':
-      return <TimeSeries frames={data} timeRange={range} timeZone="utc" {...size} structureRev={1} legend={panel.options.legend} options={panel.options} />;
+      return <TimeSeries frames={data} timeRange={range} timeZone="utc" {...size} structureRev={1} legend={panel.options.legend} options={panel.options}>{(config) => <Marks config={config} found={context.found} theme={theme} />}</TimeSeries>;
     case 'table':
       return <Table data={data[0]} {...size} timeRange={range} initialSortBy={panel.options.sortBy} />;
     case 'heatmap':
