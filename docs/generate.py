@@ -360,8 +360,11 @@ def commands_page() -> str:
     lines = [COMMANDS_INTRODUCTION]
     lines += _help("goodput-exporter", exporter_main)
     lines += _help("goodput", goodput_main)
-    for name, command in sorted(goodput_main.commands.items()):
-        lines += _help(f"goodput {name}", command)
+    context = Context(goodput_main)
+    for name in goodput_main.list_commands(context):
+        command = goodput_main.get_command(context, name)
+        if command is not None:
+            lines += _help(f"goodput {name}", command)
     return "\n".join(lines) + "\n"
 
 

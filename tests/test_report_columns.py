@@ -24,6 +24,7 @@ from analyzer.report.json_table import Misread
 from analyzer.report.verdicts import VERDICTS, Judge
 from analyzer.slo import Match, SloClass, Threshold
 from analyzer.sources.log_blocks import pieces_of
+from analyzer.sources.log_lines import READ_BYTES, LineFinder
 
 Row = tuple[object, ...]
 
@@ -223,6 +224,23 @@ def test_the_middlewares_lines_are_its_records(seed: int, tmp_path: Path) -> Non
     assert rows(found) == rows([columns_of(records, ids=True)])
     assert sum(lines.problems.values()) == len(reasons)
     assert lines.parsed < lines.lines * 0.6
+
+
+def test_lines_are_found_by_their_number(tmp_path: Path) -> None:
+    """Wherever reading cuts them: short ones, empty ones, and such as are longer."""
+    rng = random.Random(5)
+    lines = [b"x" * rng.choice([0, 1, 80, 1500, READ_BYTES + 3]) for _ in range(400)]
+    path = tmp_path / "log"
+    path.write_bytes(b"".join(line + b"\n" for line in lines) + b"no newline")
+    with LineFinder(path, 0) as finder:
+        place = 0
+        while place < len(lines):
+            count = min(rng.randint(1, 90), len(lines) - place)
+            rows = np.array(sorted(rng.sample(range(count), min(count, 7))))
+            wanted = [lines[place + row] for row in rows.tolist()]
+            assert finder.take(count, rows) == wanted
+            place += count
+            assert finder.position == sum(map(len, lines[:place])) + place
 
 
 SECONDS = st.none() | st.sampled_from([0.0, 0.01, 0.05, 0.1, 0.3, 1.0, 1.5, 30.0])

@@ -15,10 +15,11 @@ from analyzer.gateways.record import RequestRecord
 from analyzer.judgement import Verdict, judge
 from analyzer.report import summary as summaries
 from analyzer.report.columns import columns_of
+from analyzer.report.folding import kept_names
 from analyzer.report.report import records
 from analyzer.report.series import LADDER, Series
 from analyzer.report.sketch import GREATEST, LEAST, RELATIVE_ERROR, Sketch
-from analyzer.report.summary import Summary, kept_names
+from analyzer.report.summary import Summary
 from analyzer.report.tables import report_of
 from analyzer.report.verdicts import Judge
 from analyzer.report.workload import concurrency
@@ -168,6 +169,22 @@ def test_a_series_stays_within_its_limit_and_loses_nothing() -> None:
     bins, values = series.rows
     assert len(bins) <= 100
     assert values.sum() == 365 * 1440
+
+
+@pytest.mark.parametrize("spread", [3, 50, 10_000_000])
+def test_a_series_sums_rows_of_a_bin_near_or_far(spread: int) -> None:
+    """Whether bins lie close together or are few among many, to the bit."""
+    chance = np.random.default_rng(1)
+    bins = chance.integers(-spread, spread, 2000)
+    figures = chance.random((2000, 2))
+    series = Series(2, 10_000)
+    series.add(bins, figures)
+    wanted: dict[int, list[float]] = {}
+    for place, row in zip(bins.tolist(), figures.tolist(), strict=True):
+        known = wanted.setdefault(place, [0.0, 0.0])
+        wanted[place] = [a + b for a, b in zip(known, row, strict=True)]
+    found, sums = series.rows
+    assert dict(zip(found.tolist(), sums.tolist(), strict=True)) == wanted
 
 
 def test_names_beyond_the_limit_are_kept_alike_in_every_part() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from analyzer.gateways.record import Outcome, RequestRecord, TtftKind
@@ -170,5 +171,12 @@ def coded(parts: Sequence[tuple[Ints, int]]) -> tuple[Ints, Ints]:
     joint = np.zeros(len(parts[0][0]), dtype=np.int64)
     for codes, count in parts:
         joint = joint * max(count, 1) + codes
-    _, first, inverse = np.unique(joint, return_index=True, return_inverse=True)
-    return first.astype(np.int64), inverse.astype(np.int64)
+    found = pd.factorize(joint)[0].astype(np.int64, copy=False)
+    # Codes count up as they come: a new one is where the greatest so far grows.
+    known = np.maximum.accumulate(found)
+    return np.flatnonzero(np.diff(known, prepend=-1)), found
+
+
+def distinct(codes: Ints) -> list[int]:
+    """Returns the distinct ones of small codes from 0, ascending."""
+    return np.flatnonzero(np.bincount(codes)).tolist()

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from analyzer.flow import EngineFlow
 from analyzer.report.report import Row, ratio
 from analyzer.verdict import Family
+
+if TYPE_CHECKING:
+    from analyzer.flow import EngineFlow
 
 NOTHING_BINDS = (Family.NONE.value, Family.UNKNOWN.value)
 

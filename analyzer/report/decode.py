@@ -13,7 +13,7 @@ from analyzer.gateways.detect import format_for
 from analyzer.gateways.record import LineProblem, RequestRecord
 from analyzer.report import envoy_columns, middleware_columns
 from analyzer.report.columns import Bools, Columns, columns_of, replaced, taken
-from analyzer.report.json_table import JsonReader, Table
+from analyzer.report.json_table import JsonReader, Readers, Table
 from analyzer.sources.log_blocks import (
     MAX_LINE_BYTES,
     Piece,
@@ -73,6 +73,7 @@ class Decoder:
         *,
         ids: bool = False,
         fast: bool = True,
+        readers: Readers | None = None,
     ) -> None:
         found = format_for(source, headers)
         if found is None:
@@ -80,15 +81,17 @@ class Decoder:
         self._format = found
         self._headers = tuple(headers)
         self._ids = ids
+        self._readers = Readers() if readers is None else readers
         self._reader: JsonReader | None = None
+        self._members: dict[str, str] = {}
         self._columns_of = envoy_columns.columns
         way = WAYS.get(found.name)
         if fast and way is not None:
-            members = way.members(self._headers)
+            self._members = way.members(self._headers)
+            if ids:
+                self._members[way.id] = "VARCHAR"
             self._columns_of = way.columns
-            self._reader = JsonReader(
-                {**members, way.id: "VARCHAR"} if ids else members
-            )
+            self._reader = self._readers.take()
         self.lines = Lines()
 
     def read(
@@ -122,8 +125,8 @@ class Decoder:
         with LineFinder(piece.path, begin) as finder:
             skipped = 0
             head = finder.peek()
-            tables = reader.read_range(piece.path, begin, end) if begin < end else ()
-            for table, size in tables:
+            tables = reader.read_range(piece.path, begin, end, self._members)
+            for table, size in tables if begin < end else ():
                 columns, odd = self._columns(table, head)
                 lines: list[bytes] = []
                 waiting, skipped = skipped, skipped + len(table)
@@ -145,9 +148,10 @@ class Decoder:
         return columns_of(held, ids=self._ids)
 
     def close(self) -> None:
-        """Frees what reading needed."""
+        """Gives back what reading needed."""
         if self._reader is not None:
-            self._reader.close()
+            self._readers.give(self._reader)
+            self._reader = None
 
     def _read(self, data: bytes) -> list[Columns]:
         """Reads lines; where a table cannot, it halves them to find out which."""
@@ -155,7 +159,7 @@ class Decoder:
         reader = self._reader
         if reader is None or count < FEWEST or not data.startswith(b"{"):
             return [self._parse(_split(data))]
-        table = reader.read(data, count)
+        table = reader.read(data, count, self._members)
         if table is not None:
             columns, odd = self._columns(table, data[:PEEKED])
             return [self._mended(columns, odd, lines_at(data, np.flatnonzero(odd)))]

@@ -8,15 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import click
 
 from analyzer.config import Config
 from analyzer.config_gateways import GatewaySource
-from analyzer.replay import LogReplay, replay
-from analyzer.report.constraints import Constraint, constraints_of
-from analyzer.report.reconcile import reconciled
-from analyzer.report.report import Report
+from analyzer.report.constraints import Constraint
+from analyzer.report.report import Report, Row
 from analyzer.report.requests_csv import RequestsFile
 from analyzer.report.run import (
     OnBytes,
@@ -31,9 +30,9 @@ from analyzer.report.tables import report_of
 from analyzer.report.trace import Collector, Workload
 from analyzer.slo import matched_headers
 from analyzer.sources.log_blocks import LogError, Piece, pieces_of, size_of
-from analyzer.sources.log_file import log_path, read_lines
-from analyzer.sources.recording import RecordingError, read_scrapes
-from analyzer.sweep.curve import Curve
+
+if TYPE_CHECKING:
+    from analyzer.sweep.curve import Curve
 
 NO_CONSTRAINTS = (
     "request logs do not tell what bound the engine; a recording or --prometheus does"
@@ -95,8 +94,20 @@ def report_logs(
         parts=parts,
         constraints=constraints,
         missing={} if constraints else {"constraints": NO_CONSTRAINTS},
-        beside=reconciled(summary, curves, replicas),
+        beside=_beside(summary, curves, replicas),
     )
+
+
+def _beside(
+    summary: Summary, curves: Sequence[Sequence[Curve]], replicas: int
+) -> tuple[list[Row], list[Row]]:
+    """Returns production's stretches beside *curves*, and a verdict on each curve."""
+    if not curves:
+        return [], []
+    # As for recordings: most reports have no sweep beside them.
+    from analyzer.report.reconcile import reconciled  # noqa: PLC0415
+
+    return reconciled(summary, curves, replicas)
 
 
 def trace_logs(
@@ -161,23 +172,22 @@ def _found(
     for name in names:
         path = Path(name)
         if path.is_dir():
-            log = log_path(path)
-            read = LogReplay(read_lines(log), config) if log is not None else None
+            # Who has logs only need not load all that reads engines.
+            from analyzer.report import recordings  # noqa: PLC0415
+
             try:
-                scrapes = read_scrapes(path)
-                replayed = replay(scrapes, config, log=read) if verdicts else None
-            except RecordingError as error:
+                log, found = recordings.read_recording(path, config, verdicts=verdicts)
+            except recordings.RecordingError as error:
                 errors[path] = str(error)
                 continue
-            if replayed is not None:
-                constraints += constraints_of(replayed[0])
+            constraints += found
             paths += [log] if log is not None else []
             continue
         if path.exists():
             paths.append(path)
             continue
-        found = glob.glob(name, recursive=True)  # noqa: PTH207  absolute ones too
-        matched = sorted(Path(match) for match in found)
+        matches = glob.glob(name, recursive=True)  # noqa: PTH207  absolute ones too
+        matched = sorted(Path(match) for match in matches)
         paths += [match for match in matched if match.is_file()]
         if not matched:
             errors[path] = f"{name}: no such file, and no file matches"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from fsspec import AbstractFileSystem
 
 from analyzer.report.columns import Bools, Floats, Ints
 from analyzer.sources.log_blocks import MAX_LINE_BYTES
+from analyzer.sources.log_lines import READ_BYTES, newlines_in
 
 MEMORY = "256MB"
 SCHEME = "range"
@@ -79,10 +81,12 @@ class Table:
 
 
 class JsonReader:
-    """Reads JSON lines into tables; each thread needs its own."""
+    """Reads members of JSON lines into tables; each thread needs its own.
 
-    def __init__(self, members: Mapping[str, str]) -> None:
-        self._members = dict(members)
+    Members are named with their type in DuckDB.
+    """
+
+    def __init__(self) -> None:
         self._ranges = _Ranges()
 
     @cached_property
@@ -93,29 +97,29 @@ class JsonReader:
         found.register_filesystem(self._ranges)
         return found
 
-    def _arrow(self, source: Any) -> Any:  # noqa: ANN401  pyarrow has no types
+    def _arrow(self, source: Any, members: Mapping[str, str]) -> Any:  # noqa: ANN401  pyarrow has no types
         return self._connection.read_json(
             source,
-            columns=self._members,
+            columns=dict(members),
             format="newline_delimited",
             maximum_object_size=2 * MAX_LINE_BYTES,
         ).to_arrow_reader(ROWS)
 
-    def read(self, data: bytes, lines: int) -> Table | None:
+    def read(self, data: bytes, lines: int, members: Mapping[str, str]) -> Table | None:
         """Returns a block of that many lines as a table.
 
         None when a line is no JSON object or a member has a value of another type:
         which line it is has to be found by reading less.
         """
         try:
-            table = self._arrow(io.BytesIO(data)).read_all()
+            table = self._arrow(io.BytesIO(data), members).read_all()
         except duckdb.Error:
             return None
         # A blank line is a line, and none to DuckDB.
         return Table(table) if table.num_rows == lines else None
 
     def read_range(
-        self, path: Path, begin: int, end: int
+        self, path: Path, begin: int, end: int, members: Mapping[str, str]
     ) -> Iterator[tuple[Table, int]]:
         """Yields a range of a file as tables, with how many bytes were read for each.
 
@@ -124,7 +128,8 @@ class JsonReader:
         rows = read = 0
         seen = self._ranges.seen = Seen()
         try:
-            for batch in self._arrow(f"{SCHEME}://{begin}-{end}{path.absolute()}"):
+            name = f"{SCHEME}://{begin}-{end}{path.absolute()}"
+            for batch in self._arrow(name, members):
                 before, read = read, seen.bytes
                 rows += int(batch.num_rows)
                 yield Table(batch), read - before
@@ -136,6 +141,29 @@ class JsonReader:
     def close(self) -> None:
         """Closes the connection."""
         self._connection.close()
+
+
+class Readers:
+    """Readers that are used again by any thread: to open one takes 30 ms."""
+
+    def __init__(self) -> None:
+        self._free: deque[JsonReader] = deque()
+
+    def take(self) -> JsonReader:
+        """Returns a reader that nobody uses."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return JsonReader()
+
+    def give(self, reader: JsonReader) -> None:
+        """Takes a reader back."""
+        self._free.append(reader)
+
+    def close(self) -> None:
+        """Closes all readers that were given back."""
+        while self._free:
+            self._free.pop().close()
 
 
 class Misread(Exception):  # noqa: N818  it is nobody's error
@@ -177,14 +205,14 @@ class _Range(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Returns the next bytes."""
+        """Returns the next bytes, READ_BYTES at most: DuckDB asks again."""
         left = self._size - self._at
-        wanted = left if size < 0 else min(size, left)
+        wanted = min(READ_BYTES, left if size < 0 else min(size, left))
         data = os.pread(self._file.fileno(), wanted, self._begin + self._at)
         self._at += len(data)
         # DuckDB takes every byte once, in order.
         self._seen.bytes += len(data)
-        self._seen.lines += data.count(b"\n")
+        self._seen.lines += newlines_in(data)
         return data
 
     def close(self) -> None:

@@ -6,13 +6,13 @@ import ctypes
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from analyzer.report.columns import Columns
 from analyzer.report.decode import Decoder, Lines
-from analyzer.report.json_table import Misread
+from analyzer.report.json_table import Misread, Readers
 from analyzer.report.summary import Summary
 from analyzer.report.verdicts import Judge, Verdicts
 from analyzer.slo import SloClass, matched_headers
@@ -63,22 +63,36 @@ def summarise(
     *,
     on_bytes: OnBytes = ignore_bytes,
     on_columns: OnColumns | None = None,
+    readers: Readers | None = None,
 ) -> Part:
     """Returns what a piece comes to.
 
     *on_bytes* is told how many more were read, *on_columns* sees every request.
+    *readers* are used again for the next piece.
     """
-    if on_columns is None:
-        try:
-            return _summarised(piece, rules, on_bytes, ranges=True)
-        except Misread:
-            pass
-    return _summarised(piece, rules, on_bytes, on_columns, ranges=False)
+    with _lent(readers) as lent:
+        if on_columns is None:
+            try:
+                return _summarised(piece, rules, lent, on_bytes, ranges=True)
+            except Misread:
+                pass
+        return _summarised(piece, rules, lent, on_bytes, on_columns, ranges=False)
+
+
+@contextmanager
+def _lent(readers: Readers | None) -> Iterator[Readers]:
+    """Gives *readers*, or new ones, which are closed in the end."""
+    if readers is not None:
+        yield readers
+        return
+    with closing(Readers()) as own:
+        yield own
 
 
 def _summarised(
     piece: Piece,
     rules: Rules,
+    readers: Readers,
     on_bytes: OnBytes,
     on_columns: OnColumns | None = None,
     *,
@@ -87,7 +101,10 @@ def _summarised(
     part = Part(piece)
     judge = rules.judge()
     decoder = Decoder(
-        piece.source, matched_headers(rules.classes), ids=on_columns is not None
+        piece.source,
+        matched_headers(rules.classes),
+        ids=on_columns is not None,
+        readers=readers,
     )
     try:
         for found, size in decoder.read(piece, ranges=ranges):
@@ -130,10 +147,12 @@ def run_here(
         for piece in pieces:
             yield summarise(piece, rules, on_bytes=on_bytes, on_columns=on_columns)
         return
-    with ThreadPoolExecutor(THREADS) as pool:
+    with closing(Readers()) as readers, ThreadPoolExecutor(THREADS) as pool:
         yield from _in_order(
             pieces,
-            lambda piece: pool.submit(summarise, piece, rules, on_bytes=on_bytes),
+            lambda piece: pool.submit(
+                summarise, piece, rules, on_bytes=on_bytes, readers=readers
+            ),
             THREADS + 1,
         )
 

@@ -28,9 +28,11 @@ _GRAIN = float(1 << 30)
 def bucket_of(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Returns the bucket of each of *values*, none of which may be NaN."""
     with np.errstate(divide="ignore"):
-        index = np.ceil(np.log(values) / _LOG_GAMMA)
-    found: NDArray[np.int64] = np.clip(index - _OFFSET, 0, BUCKETS - 1).astype(np.int64)
-    return found
+        index = np.log(values)
+    index /= _LOG_GAMMA
+    np.ceil(index, out=index)
+    index -= _OFFSET
+    return np.clip(index, 0, BUCKETS - 1, out=index).astype(np.int64)
 
 
 def value_of(bucket: int) -> float:
@@ -58,7 +60,10 @@ class Sketch:
         if not len(known):
             return
         self.counts += np.bincount(bucket_of(known), minlength=BUCKETS)
-        self.sum += float((np.rint(known * _GRAIN) / _GRAIN).sum())
+        grains = known * _GRAIN
+        np.rint(grains, out=grains)
+        grains /= _GRAIN
+        self.sum += float(grains.sum())
         self.least = min(self.least, float(known.min()))
         self.greatest = max(self.greatest, float(known.max()))
 

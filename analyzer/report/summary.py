@@ -8,18 +8,17 @@ tells.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.counting import NO_MODEL
 from analyzer.gateways.values import LONGEST_LABEL
-from analyzer.labels import OTHER
-from analyzer.report.columns import Bools, Columns, Floats, Ints
+from analyzer.report.columns import Bools, Columns, Floats, Ints, distinct
+from analyzer.report.folding import folded, kept_names, merged
 from analyzer.report.series import Series
 from analyzer.report.sketch import Sketch
 from analyzer.report.verdicts import (
@@ -29,6 +28,7 @@ from analyzer.report.verdicts import (
     GOOD,
     MISSES,
     UNEVALUABLE,
+    VERDICTS,
     Judge,
     Verdicts,
     unknown_names,
@@ -59,6 +59,9 @@ ARRIVAL_BINS = 1 << 16
 MOST_TENANTS = 1000
 MOST_MODELS = 50
 LONGEST_PROMPT_STEP = 24  # prompts by powers of two, up to 2²⁴ tokens
+
+# Which of MISSES each of their combinations holds.
+_BITS = np.arange(1 << len(MISSES))[:, None] >> np.arange(len(MISSES)) & 1
 
 Row = tuple[str, str]  # class and model
 Tenant = tuple[str, str, str]  # class, model and tenant
@@ -110,7 +113,7 @@ class Summary:
         pairs: dict[Row, int] = {}
         to_pair = np.array([pairs.setdefault(r[:2], len(pairs)) for r in rows])
         pair = to_pair[place]
-        for number in np.unique(pair).tolist():
+        for number in distinct(pair):
             row = list(pairs)[number]
             chosen = np.flatnonzero(pair == number)
             by_name = {c.name: c for c in judge.classes}
@@ -120,26 +123,29 @@ class Summary:
     def _count(
         self, columns: Columns, verdicts: Verdicts, place: Ints, rows: list[Tenant]
     ) -> None:
-        code = verdicts.code
+        code, size = verdicts.code, len(rows)
+        by_code = _counted(place, code, len(VERDICTS), size)
         counted = code != EXCLUDED
-        output = np.nan_to_num(columns.output) * counted
-        figures = [
-            counted,
-            code == GOOD,
-            code == BAD,
-            code == UNEVALUABLE,
-            ~counted,
-            np.nan_to_num(columns.prompt) * counted,
-            np.nan_to_num(columns.cached) * counted,
-            output,
-            output * (code == GOOD),
-            columns.unstreamed & (code == UNEVALUABLE),
-            *((verdicts.missed >> i & 1) for i in range(len(MISSES))),
-        ]
-        sums = np.stack(
-            [np.bincount(place, weights=f, minlength=len(rows)) for f in figures], 1
+        output = or_zero(columns.output) * counted
+        vague = columns.unstreamed & (code == UNEVALUABLE)
+        sums = np.column_stack(
+            [
+                by_code.sum(1) - by_code[:, EXCLUDED],
+                by_code[:, [GOOD, BAD, UNEVALUABLE, EXCLUDED]],
+                *(
+                    np.bincount(place, weights=weights, minlength=size)
+                    for weights in (
+                        or_zero(columns.prompt) * counted,
+                        or_zero(columns.cached) * counted,
+                        output,
+                        output * (code == GOOD),
+                    )
+                ),
+                np.bincount(place[vague], minlength=size),
+                _counted(place, verdicts.missed, len(_BITS), size) @ _BITS,
+            ]
         )
-        for i in np.unique(place).tolist():
+        for i in distinct(place):
             known = self.counters.get(rows[i])
             self.counters[rows[i]] = sums[i] if known is None else known + sums[i]
 
@@ -204,7 +210,7 @@ class Summary:
         known = (prompt >= 1) & ~np.isnan(ttft)
         steps = np.floor(np.log2(prompt[known])).astype(np.int64)
         steps = np.minimum(steps, LONGEST_PROMPT_STEP)
-        for step in np.unique(steps).tolist():
+        for step in distinct(steps):
             found = self.by_prompt.setdefault((model, step), Sketch())
             found.add(ttft[known][steps == step])
 
@@ -244,7 +250,7 @@ class Summary:
         rows, start = rows[dated], start[dated]
         if not len(rows):
             return
-        stay = np.nan_to_num(columns.e2e[rows])
+        stay = or_zero(columns.e2e[rows])
         end = start + stay
         self.first = min(self.first, float(start.min()))
         self.last = max(self.last, float(end.max()))
@@ -255,7 +261,7 @@ class Summary:
                 code == GOOD,
                 code == BAD,
                 code == UNEVALUABLE,
-                np.nan_to_num(columns.output[rows]),
+                or_zero(columns.output[rows]),
             ],
             1,
         )
@@ -307,50 +313,43 @@ class Summary:
         tenants = {key[2] for key in self.counters}
         if len(tenants) > MOST_TENANTS:
             kept = kept_names(tenants, MOST_TENANTS)
-            self.counters = _folded(self.counters, 2, kept, np.add)
+            self.counters = folded(self.counters, 2, kept, np.add)
         models = {key[1] for key in self.counters}
         if len(models) > MOST_MODELS:
             self._fold_models(kept_names(models, MOST_MODELS))
 
     def _fold_models(self, kept: frozenset[str]) -> None:
-        self.counters = _folded(self.counters, 1, kept, np.add)
+        self.counters = folded(self.counters, 1, kept, np.add)
         for name in ("reasons", "longest", "over_budget", "within"):
-            folded = _folded(getattr(self, name), 1, kept, int.__add__)
-            setattr(self, name, Counter(folded))
-        self.sketches = _folded(self.sketches, 1, kept, _merged)
-        self.stages = _folded(self.stages, 1, kept, _merged)
-        self.by_prompt = _folded(self.by_prompt, 0, kept, _merged)
-        self.timeline = _folded(self.timeline, 1, kept, _merged)
+            whole = folded(getattr(self, name), 1, kept, int.__add__)
+            setattr(self, name, Counter(whole))
+        self.sketches = folded(self.sketches, 1, kept, merged)
+        self.stages = folded(self.stages, 1, kept, merged)
+        self.by_prompt = folded(self.by_prompt, 0, kept, merged)
+        self.timeline = folded(self.timeline, 1, kept, merged)
 
 
-K = TypeVar("K", bound=tuple[Any, ...])
-V = TypeVar("V")
-M = TypeVar("M", Sketch, Series)
+def _counted(
+    place: Ints, codes: NDArray[np.integer[Any]], count: int, size: int
+) -> Ints:
+    """Returns how often each of *count* codes came at each of *size* places."""
+    joint = place * count + codes
+    found: Ints = np.bincount(joint, minlength=count * size).reshape(size, count)
+    return found
 
 
-def _merged(a: M, b: M) -> M:
-    a.merge(b)
-    return a
-
-
-def _folded(
-    values: Mapping[K, V], at: int, kept: frozenset[str], add: Callable[[V, V], V]
-) -> dict[K, V]:
-    """Returns *values* with the names at place *at* of their keys folded."""
-    result: dict[K, V] = {}
-    for key, value in values.items():
-        name = key[at] if key[at] in kept else OTHER
-        folded = cast(K, (*key[:at], name, *key[at + 1 :]))
-        result[folded] = add(result[folded], value) if folded in result else value
-    return result
+def or_zero(values: Floats) -> Floats:
+    """Returns *values* with 0 for NaN."""
+    found: Floats = np.where(np.isnan(values), 0.0, values)
+    return found
 
 
 def stage_seconds(columns: Columns, rows: Ints) -> dict[str, Floats]:
     """Returns the seconds of each stage; NaN where the log cannot tell it."""
     gateway, serving = columns.gateway[rows], columns.serving[rows]
     ttft, delivery = columns.ttft[rows], columns.delivery[rows]
-    before = np.nan_to_num(gateway)
-    end = columns.e2e[rows] - np.nan_to_num(delivery)
+    before = or_zero(gateway)
+    end = columns.e2e[rows] - or_zero(delivery)
     first = np.where(ttft >= before, ttft - before, np.nan)
     output = np.where(end >= ttft, end - ttft, np.nan)
     split: Bools = ~np.isnan(first) & ~np.isnan(output)
@@ -361,20 +360,6 @@ def stage_seconds(columns: Columns, rows: Ints) -> dict[str, Floats]:
         "serving": np.where(split, np.nan, serving),
         "delivery": delivery,
     }
-
-
-def kept_names(names: Iterable[str], limit: int) -> frozenset[str]:
-    """Returns the names that keep their place among more than *limit*.
-
-    Those of the least hash: the same ones whatever the order in which parts of a log
-    are read, and a name that is kept of all was kept of every part, so counts of kept
-    names are whole. `other` is beside the limit.
-    """
-    ordered = sorted(
-        (name for name in names if name != OTHER),
-        key=lambda name: blake2b(name.encode("utf-8", "replace")).digest(),
-    )
-    return frozenset((*ordered[:limit], OTHER))
 
 
 def level_of(level: str) -> float:

@@ -19,7 +19,7 @@ from analyzer.judgement import (
     is_good,
     takes_kind,
 )
-from analyzer.report.columns import Bools, Columns, Floats, Ints, Kind
+from analyzer.report.columns import Bools, Columns, Floats, Ints, Kind, distinct
 from analyzer.slo import CRITERIA, SloClass, Threshold
 
 VERDICTS = (Verdict.GOOD, Verdict.BAD, Verdict.UNEVALUABLE, Verdict.EXCLUDED)
@@ -103,7 +103,7 @@ class Judge:
             np.zeros(len(columns), dtype=np.uint8),
             excluded,
         )
-        for number in np.unique(slo_class).tolist():
+        for number in distinct(slo_class):
             rows = np.flatnonzero(slo_class == number)
             given = self.classes[number] if number < len(self.classes) else None
             self._judge_rows(

@@ -21,7 +21,7 @@ from analyzer.config_gateways import GatewaySource
 from analyzer.gateways.detect import AUTO, detect
 from analyzer.gateways.framing import Framing, FramingState, Unframer, recognise
 
-PIECE_BYTES = 256 << 20
+PIECE_BYTES = 128 << 20
 BLOCK_BYTES = 16 << 20
 MAX_LINE_BYTES = 1 << 20
 HEAD_BYTES = 1 << 20
