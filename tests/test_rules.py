@@ -70,6 +70,21 @@ def test_at_99_percent_the_factors_are_the_workbooks_for_28_days() -> None:
     assert [round(r.spent, 3) for r in rows] == [0.02, 0.05, 0.1, 0.1]
 
 
+def test_where_half_of_the_requests_must_be_bad_a_quarter_of_an_hour_is_enough() -> (
+    None
+):
+    """At 95 % a full outage would take half an hour of an hour's window to show."""
+    rows = burn_rows(slo_class(0.95))
+    found = [(r.severity.value, r.long, r.short, round(r.factor, 3)) for r in rows]
+    assert found == [
+        ("critical", 900, 300, 10),
+        ("critical", 21600, 1800, 5),
+        ("warning", 86400, 7200, 2.5),
+        ("warning", 259200, 21600, 0.933),
+    ]
+    assert "a full outage shows after 8m" in rows[0].derivation(slo_class(0.95))
+
+
 @pytest.mark.parametrize("objective", [0.3, 0.5, 0.6, 0.8, 0.9, 0.95, 0.99, 0.9999])
 @pytest.mark.parametrize("window", ["1h", "1d", "7d", "28d", "90d"])
 def test_every_factor_can_be_reached(objective: float, window: str) -> None:
@@ -190,7 +205,9 @@ def test_a_time_scale_shortens_windows_and_keeps_names() -> None:
     classes = (slo_class(0.95),)
     whole = rule_groups(classes, Options())
     short = rule_groups(classes, Options(time_scale=1 / 60))
-    assert [g.interval for g in short] == ["500ms", "5s", "500ms", "1s", "500ms"]
+    details = ["1s"] * 4
+    expected = ["500ms", "5s", "500ms", *details, "500ms"]
+    assert [g.interval for g in short] == expected
     for group, scaled in zip(whole, short, strict=True):
         for rule, other in zip(group.rules, scaled.rules, strict=True):
             assert rule.name == other.name

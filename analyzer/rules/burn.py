@@ -7,7 +7,8 @@ within a long window, and is still being spent in a short one of a twelfth of it
 
 A burn rate cannot exceed 1/(1 − objective), where every request is bad: at 90 % that is
 10, and the table's 14.4 would never fire. So a factor is held to a share of bad
-requests that must alert whatever the budget, half of them for the first page.
+requests that must alert whatever the budget, half of them for the first page. Such a
+share is no matter of the budget any more, so a quarter of an hour of it is enough.
 """
 
 from __future__ import annotations
@@ -30,16 +31,20 @@ SHORT_SHARE = 1 / 12
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """A row of the table: `share` of the budget within `long`, `most` bad share."""
+    """A row of the table: `share` of the budget within `long`, `most` bad share.
+
+    A factor that is held to `most` is looked for within `held`, if that is set.
+    """
 
     severity: Severity
     share: float
     long: float
     most: float
+    held: float = 0.0
 
 
 TABLE = (
-    _Wish(Severity.CRITICAL, 0.02, HOUR, 0.5),
+    _Wish(Severity.CRITICAL, 0.02, HOUR, 0.5, held=900.0),
     _Wish(Severity.CRITICAL, 0.05, 6 * HOUR, 0.25),
     _Wish(Severity.WARNING, 0.10, DAY, 0.125),
     _Wish(Severity.WARNING, 0.10, 3 * DAY, 0.0625),
@@ -73,11 +78,14 @@ class BurnRow:
         )
         if self.factor < self.wanted:
             text += f", held to {self.factor:.3g}"
+            if self.long < SHORTEST:
+                text += f" and looked for within {format_duration(self.long)}"
         outage = self.bad_share * self.long
+        unit = HOUR if outage > 3 * HOUR else 60
         return (
             f"{text}: more than {self.bad_share:.3g} of requests bad, "
             f"{self.spent:.2g} of the budget of {window} spent; a full outage shows "
-            f"after {format_duration(math.ceil(outage / 60) * 60)}"
+            f"after {format_duration(math.ceil(outage / unit) * unit)}"
         )
 
 
@@ -104,6 +112,8 @@ def _possible(slo_class: SloClass) -> Iterator[BurnRow]:
         reference = max(window, TABLE_WINDOW)
         wanted = wish.share * reference / wish.long
         factor = min(wanted, max(1.0, wish.most / allowed))
+        if factor < wanted and wish.held:
+            long = wish.held
         last = wish is TABLE[-1]
         if factor <= 1 and not last:
             continue  # such a pace is what the objective allows
