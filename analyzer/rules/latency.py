@@ -25,12 +25,8 @@ _LIMITS = {
 
 
 def recordings(options: Options) -> list[Record]:
-    """Returns the 5-minute rates of buckets and of the time in stages, and limits."""
+    """Returns the 5-minute rates of the time in stages, and limits."""
     found = [
-        _record(f"goodput_request_{criterion}_seconds_bucket", "le", options)
-        for criterion in CRITERIA
-    ]
-    found += [
         _record(f"goodput_request_stage_seconds_{part}", "stage", options)
         for part in ("sum", "count")
     ]
@@ -38,6 +34,11 @@ def recordings(options: Options) -> list[Record]:
         every = by((*SITE, "slo_class", *labels))
         found.append(Record(record, f"max {every} ({metric})"))
     return found
+
+
+def buckets(criterion: str, options: Options) -> Record:
+    """Returns the 5-minute rates of a criterion's buckets, which are many series."""
+    return _record(f"goodput_request_{criterion}_seconds_bucket", "le", options)
 
 
 def _record(metric: str, label: str, options: Options) -> Record:

@@ -75,6 +75,10 @@ def rule_groups(classes: tuple[SloClass, ...], options: Options) -> tuple[Group,
         ),
         group("capacity", capacity_alerts.alerts(options)),
         # Many series, and no alert waits for them.
+        *(
+            group(f"details-{c}", [latency.buckets(c, options)], DETAILS_INTERVAL)
+            for c in latency.CRITERIA
+        ),
         group(
             "details",
             [*requests.details(options), *latency.recordings(options)],

@@ -30,21 +30,28 @@ BAD = "slo_class:goodput_bad_requests:rate5m"
 REQUESTS = "slo_class:goodput_requests:rate5m"
 OBJECTIVE = "slo_class:goodput_objective:max"
 _COUNTS = ("requests", "good_requests", "bad_requests", "unevaluable_requests")
+_PER_LOG = ("requests", "good_requests")
 
 
 def rates(options: Options) -> list[Record]:
-    """Returns the fleet's 5-minute rates and objectives, which alerts rest on."""
-    found = [_rate("slo_class", CLASS, name, options) for name in _COUNTS]
+    """Returns 5-minute rates, by log and of the fleet, and objectives."""
+    labels = (*GATEWAY, "model", "slo_class")
+    found = []
+    for name in _COUNTS:
+        if name not in _PER_LOG:
+            found.append(_rate("slo_class", CLASS, name, options))
+            continue
+        found.append(_rate("gateway", labels, name, options))
+        whole = f"sum {by(CLASS)} (gateway:goodput_{name}:rate5m)"
+        found.append(Record(f"slo_class:goodput_{name}:rate5m", whole))
     objective = f"max {by(OBJECTIVES)} (goodput_slo_objective_ratio)"
     return [*found, Record(OBJECTIVE, objective)]
 
 
 def details(options: Options) -> list[Record]:
-    """Returns what panels and annotations show besides: by log, tokens, misses."""
-    labels = (*GATEWAY, "model", "slo_class")
+    """Returns what panels and annotations show besides: tokens and misses."""
     misses = f"rate(goodput_criterion_misses_total[{options.span(RATE)}])"
     return [
-        *(_rate("gateway", labels, name, options) for name in _COUNTS[:2]),
         *(
             _rate("slo_class", CLASS, name, options)
             for name in ("tokens", "good_tokens")
