@@ -111,7 +111,7 @@ class Play:
         return f"127.0.0.1:{self._ports[outcome.replica]}"
 
     async def _follow(self) -> None:
-        """Lets each replica that is up have a server, and lists them all."""
+        """Lets each replica that is up have a server, and lists all pods there are."""
         self._changed = self._site.changed
         for replica in self._site.replicas:
             server = self._servers.get(replica.number)
@@ -122,6 +122,8 @@ class Play:
                 server = None
             if server is None and replica.engine is not None:
                 await self._open(replica, anew=moved)
+            if replica.engine is None and replica.leaving:
+                self._pods.pop(replica.number, None)
         listed = [
             {
                 "targets": [f"127.0.0.1:{self._ports[number]}"],

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -168,6 +169,13 @@ class Stack:
         assert answer["status"] == "success", answer
         found: list[dict[str, Any]] = answer["data"]["result"]
         return found
+
+    def heard(self) -> list[Message]:
+        """Returns every message up to now."""
+        with suppress(queue.Empty):
+            while True:
+                self.seen.append(self.hook.messages.get_nowait())
+        return self.seen
 
     def wait(
         self, wanted: Callable[[Message], bool], *, seconds: float = 120.0

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from simulated_site import MODEL, Played, config, played
+from simulated_site import MACHINE, MODEL, Played, config, played
 
+from analyzer.capacity.machines import machines
+from analyzer.capacity.outcome import Status
 from analyzer.document import document
 from analyzer.replay import replay, replay_log
 from analyzer.simulation.scenarios import SCENARIOS
+from analyzer.simulation.site import Site
 
 SEEDS = (1, 2, 3)
 SECONDS = {"tour": 500}
@@ -57,3 +60,17 @@ def test_the_engines_bounds_contain_the_truth(scenario: str, seed: int) -> None:
     assert 0 <= lost <= most
     low, high = row["bounds"]
     assert low * row["total"] <= good <= high * row["total"] + lost
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_rollout_replaces_every_pod_and_loses_no_request(seed: int) -> None:
+    """A pod that is asked to end answers what it has; the others take the rest."""
+    machine = machines()[MACHINE]
+    site = Site(SCENARIOS["rollout"], machine, replicas=3, seed=seed)
+    statuses = {outcome.status for outcome in site.advance(98.0)}
+    assert Status.BROKEN not in statuses
+    assert Status.UNREACHABLE not in statuses
+    assert [replica.pod for replica in site.replicas] == [
+        *("vllm-0-1", "vllm-1-1", "vllm-2-1"),
+    ]
+    assert not any(replica.leaving for replica in site.replicas)

@@ -45,6 +45,7 @@ class Fleet:
     ) -> None:
         self.engines: dict[int, Engine] = {}
         self.in_flight: dict[int, int] = {}
+        self.draining: set[int] = set()
         self.now = start
         self._source = source
         self._balancer = balancer
@@ -66,6 +67,12 @@ class Fleet:
         self.in_flight[engine.replica] = 0
         self._watch(engine)
 
+    def drain(self, replica: int) -> None:
+        """Sends a replica no more requests. Raises KeyError when there is none."""
+        if replica not in self.engines:
+            raise KeyError(replica)
+        self.draining.add(replica)
+
     def remove(self, replica: int) -> Engine:
         """Stops a replica at once and returns it; its requests are broken off.
 
@@ -75,6 +82,7 @@ class Fleet:
         for outcome in engine.stop(self.now):
             self._end(outcome)
         del self.in_flight[replica]
+        self.draining.discard(replica)
         return engine
 
     def advance(self, until: float) -> list[Outcome]:
@@ -150,7 +158,7 @@ class Fleet:
             self._watch(engine)
 
     def _choose(self) -> Engine | None:
-        replicas = list(self.engines)
+        replicas = [r for r in self.engines if r not in self.draining]
         if not replicas:
             return None
         if self._balancer is Balancer.ROUND_ROBIN:

@@ -31,13 +31,15 @@ class Event:
     """Something done to a replica at a time (seconds).
 
     It stops with `config` None, and starts with one; `moved` gives it a new address
-    and name, as a pod that was scheduled anew has.
+    and name, as a pod that was scheduled anew has. With `drains` it only takes no new
+    requests: the pod is asked to end, and when it stops it is gone from every list.
     """
 
     at: float
     replica: int
     config: EngineConfig | None
     moved: bool = False
+    drains: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,22 @@ def _restarts(config: EngineConfig, replicas: int) -> Iterator[Event]:
         yield Event(at + 8.0, replica, config, moved=turn % 2 == 1)
 
 
+def _rollout(machine: EngineConfig, replicas: int, rng: Random) -> Plan:
+    config = _settings(machine, seqs=FEW_SEQUENCES)
+    loads = _Loads(config, replicas, rng)
+    return Plan(config, loads.always(loads.light), _replacements(config, replicas))
+
+
+def _replacements(config: EngineConfig, replicas: int) -> Iterator[Event]:
+    """Yields replicas that end their requests, go, and come back as another pod."""
+    for turn in count():
+        replica, at = turn % replicas, 10.0 + 30.0 * turn
+        yield Event(at, replica, None, drains=True)
+        yield Event(at + GRACE_SECONDS, replica, None)
+        back = at + GRACE_SECONDS + START_SECONDS
+        yield Event(back, replica, config, moved=True)
+
+
 TOUR = (
     ("healthy", 40.0),
     ("overload", 60.0),
@@ -244,6 +262,7 @@ TOUR = (
 )
 ROLLOUT_SECONDS = 30.0
 START_SECONDS = 6.0  # of a replica
+GRACE_SECONDS = 20.0  # in which a replica that is asked to end answers its requests
 
 
 def _tour(machine: EngineConfig, replicas: int, rng: Random) -> Plan:
@@ -304,6 +323,9 @@ SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
         ),
         "restart": Scenario(
             "replicas that crash and come back, some as another pod", _restart
+        ),
+        "rollout": Scenario(
+            "replicas replaced one by one, which first end their requests", _rollout
         ),
     }
 )

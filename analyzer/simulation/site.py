@@ -20,13 +20,15 @@ GATEWAY_SECONDS = 0.002
 class Replica:
     """A place in the fleet: its pod's name, its engine or None while it is down.
 
-    `generation` counts the pods that were here.
+    `generation` counts the pods that were here. `leaving` is a pod that was asked to
+    end, also when it is gone.
     """
 
     number: int
     generation: int = 0
     engine: Engine | None = None
     http: HttpCounts = field(default_factory=HttpCounts)
+    leaving: bool = False
 
     @property
     def pod(self) -> str:
@@ -93,7 +95,10 @@ class Site:
 
     def _change(self, event: Event) -> None:
         replica = self.replicas[event.replica]
-        if event.config is None:
+        if event.drains:
+            self._fleet.drain(replica.number)
+            replica.leaving = True
+        elif event.config is None:
             self._fleet.remove(replica.number)
             replica.engine = None
         else:
@@ -111,3 +116,4 @@ class Site:
         self._fleet.add(engine)
         replica.engine = engine
         replica.http = HttpCounts()
+        replica.leaving = False
