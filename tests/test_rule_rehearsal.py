@@ -39,6 +39,23 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
     "seqcap-a": {BURN: "queueing", "GoodputQueueingWithRoom": "queueing"},
 }
 SILENT = ("healthy-a", "prefix-a", "mixed-a", "apiservers-a")
+# What may fire where no phase has a label: aborts leave prefill busy and are nobody's
+# bad request; two engines share two cores and miss every criterion; four requests of
+# 53 took just over their limit beside a full cache that harms nobody.
+ALLOWED: Mapping[str, set[tuple[str, str, str]]] = {
+    "abortstorm-a": {("warning", "GoodputComputeSaturated", "compute")},
+    "dp2-a": {
+        ("critical", "GoodputBoundBurn", "unknown"),
+        ("critical", BURN, "unknown"),
+        ("critical", BURN, "compute"),
+        ("critical", BURN, "queueing"),
+        ("warning", BURN, "compute"),
+        ("warning", BURN, "queueing"),
+        ("warning", "GoodputDecodeSaturated", "compute"),
+        ("warning", "GoodputQueueingWithRoom", "queueing"),
+    },
+    "kvhigh-a": {("warning", BURN, "unknown")},
+}
 SLACK_SECONDS = 6.0  # a window and an evaluation or two
 
 
@@ -57,8 +74,8 @@ def fired(
     config.write_text(CONFIG, encoding="utf-8")
     every = rule_groups(load_config(config).slo_classes, REHEARSAL)
     # No alert waits for details, which are most of the series.
-    groups = [group for group in every if group.name != "goodput-details"]
-    names = (*EXPECTED, *SILENT)
+    groups = [group for group in every if "-details" not in group.name]
+    names = (*EXPECTED, *SILENT, *ALLOWED)
 
     def play(name: str) -> Recorded:
         return recorded(DIRECTORY / name, config, groups, interval=INTERVAL)
@@ -86,6 +103,21 @@ def test_alerts_match_what_was_done_to_the_engine(name: str, fired: Fired) -> No
             assert episode.last.alert in EXPECTED[name]
             assert begin + episode.start >= bad[0]["begin"]
             assert begin + episode.start <= bad[-1]["end"] + SLACK_SECONDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALLOWED)
+def test_phases_without_a_label_bring_nothing_that_would_be_wrong(
+    name: str, fired: Fired
+) -> None:
+    """Never memory, no page for aborts or a full cache; bad requests are told."""
+    _, episodes = fired[name]
+    told = {
+        (e.last.labels["severity"], e.last.alert, e.last.labels.get("constraint", ""))
+        for e in episodes
+    }
+    assert told <= ALLOWED[name]
+    assert any(alert == BURN for _, alert, _ in told) == (name != "abortstorm-a")
 
 
 @pytest.mark.slow
