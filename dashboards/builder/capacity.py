@@ -81,20 +81,23 @@ def _latency() -> d.Panel:
 
 
 def _load_share() -> d.Panel:
-    best = f"max_over_time(({GOODS} / {ENGINES})[1d:5m])"
+    objective = f'slo_class:goodput_objective:max{{{SITE},slo_class=~"$slo_class"}}'
+    # What was good while many were late says nothing of what an engine takes.
+    met = f"{GOODS} / {REQUESTS} >= on () max({objective})"
+    best = f"max_over_time(({GOODS} / {ENGINES} and on () {met})[1d:5m])"
     return tile(
         About(
             "Load against best served",
             "Requests/s of an engine now, over the most good requests/s that one "
-            "served in the last day. What an engine takes is at least that, maybe "
-            "more: the scatter below shows whether it bends.",
-            "Below 100 %.",
+            "served in the last day while the objective was met. What an engine takes "
+            "is at least that, maybe more: the scatter below shows whether it bends.",
+            "Below 1.",
             "Well above: more comes than was ever served in time; replicas, or what "
             "binds.",
-            "No traffic, or none was good in the last day",
+            "Objective not met all day",
         ),
         Query(f"{REQUESTS} / {ENGINES} / ({best} > 0)", "now"),
-        unit="percentunit",
+        unit="suffix: ×",
         colors=((None, PLAIN), (1.2, WARN), (2, BAD)),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as d
 
+from builder import goodput
 from builder.board import Board, Line, exporters, slo_classes
 from builder.panels import (
     BAD,
@@ -167,9 +168,10 @@ def _verdicts() -> d.Panel:
             NO_LOG,
         ),
         Query(of("good"), "good"),
-        Query(of("bad"), "bad"),
-        Query(of("unevaluable"), "cannot be judged"),
-        Query(excluded, "excluded"),
+        # A line of 0 would lie on the others, in its colour.
+        Query(f"{of('bad')} > 0", "bad"),
+        Query(f"{of('unevaluable')} > 0", "cannot be judged"),
+        Query(f"{excluded} > 0", "excluded"),
         unit="reqps",
         stack=True,
         colors=(("good", GOOD), ("bad", BAD), ("judged", WARN), ("excluded", DIM)),
@@ -188,7 +190,10 @@ def _excluded() -> d.Panel:
             "wait; is the SLO too lax?",
             NO_LOG,
         ),
-        Query(f"sum by (reason) ({excluded})", "{{reason}}"),
+        Query(
+            or_none(f"sum by (reason) ({excluded})", "reason", REQUESTS),
+            "{{reason}}",
+        ),
         unit="reqps",
         stack=True,
     )
@@ -212,26 +217,26 @@ def _failed() -> d.Panel:
     )
 
 
-def _stage(share: float) -> d.Panel:
+def _stage() -> d.Panel:
     budget = f'goodput_slo_stage_budget_seconds{{{SITE},slo_class=~"$slo_class"}}'
     allowed = f"max by (slo_class, stage) ({budget})"
     return series(
         About(
-            f"Stages, p{100 * share:g}",
-            f"The time that {share:.0%} of requests stay below in each stage: gateway "
-            "before the server, serving at it, delivery after it. Percentiles do not "
-            "add up.",
+            "Stages, p95",
+            "The time that 95 % of requests stay below in each stage: gateway before "
+            "the server, serving at it, delivery after it. The axis grows tenfold from "
+            "line to line. Percentiles do not add up.",
             "Each below its dashed budget.",
             "gateway: queues, filters, rate limits. serving: what binds. delivery: "
             "slow clients.",
             NO_LOG,
         ),
         Query(
-            quantile(share, "goodput_request_stage_seconds", CLASS, "stage"),
-            "{{stage}}",
+            quantile(0.95, "goodput_request_stage_seconds", CLASS, "stage"), "{{stage}}"
         ),
         Query(allowed, "budget {{stage}} {{slo_class}}"),
         unit="s",
+        log=True,
     )
 
 
@@ -321,7 +326,7 @@ BOARD = Board(
             ),
         ),
         Line(8, ((8, _verdicts()), (8, _failed()), (8, _excluded()))),
-        Line(8, ((8, _stage(0.5)), (8, _stage(0.95)), (8, _before())), title="Stages"),
+        Line(8, ((8, goodput.stages()), (8, _stage()), (8, _before())), title="Stages"),
         Line(
             8,
             (

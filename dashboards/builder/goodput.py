@@ -314,7 +314,8 @@ def _attainment() -> d.Panel:
     )
 
 
-def _stages() -> d.Panel:
+def stages() -> d.Panel:
+    """Returns the panel of the mean time that requests spend in each stage."""
     seconds = f"slo_class:goodput_request_stage_seconds_sum:rate5m{{{CLASS}}}"
     count = f"slo_class:goodput_request_stage_seconds_count:rate5m{{{CLASS}}}"
     return series(
@@ -384,7 +385,7 @@ BOARD = Board(
         ),
         Line(
             8,
-            ((12, _stages()), (12, _bounds())),
+            ((12, stages()), (12, _bounds())),
             title="Where the time goes, and what the engines alone tell",
         ),
     ),

@@ -167,13 +167,20 @@ def series(
     most: float | None = None,
     colors: Sequence[tuple[str, str]] = (),
     span_from: str = "",
+    log: bool = False,
 ) -> d.Panel:
     """Returns lines over time; limits are dashed red, known by their names.
 
     *colors* are patterns of names with the colour of their lines. The axis ends at
-    *most*, or no lower than at *least*: one of zeros alone would end at 100.
+    *most*, or no lower than at *least*: one of zeros alone would end at 100. A *log*
+    axis is for lines of different orders of magnitude.
     """
-    panel = begin(timeseries.Panel(), about, queries).unit(unit).min(0)
+    panel = begin(timeseries.Panel(), about, queries).unit(unit)
+    if log:
+        scale = common.ScaleDistributionConfig().type(c.ScaleDistribution.LOG)
+        panel = panel.scale_distribution(scale.log(10))
+    else:
+        panel = panel.min(0)
     panel = panel.line_width(2).fill_opacity(40 if stack else 15 if filled else 0)
     panel = panel.show_points(c.VisibilityMode.NEVER)
     legend = common.VizLegendOptions().display_mode(c.LegendDisplayMode.LIST)

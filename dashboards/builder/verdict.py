@@ -83,14 +83,14 @@ def advice() -> d.Panel:
         labels=labels,
         columns=[
             Column(
-                "Of the time",
+                "Time bound",
                 f"max by ({', '.join(labels)}) ({known})",
                 "percentunit",
                 ((None, GOOD), (0.05, WARN), (0.5, BAD)),
                 decimals=0,
             )
         ],
-        sort_by="Of the time",
+        sort_by="Time bound",
         links=[
             Link("cause", "Open the runbook", runbook),
             Link("model", "Show the evidence", board),
@@ -101,7 +101,7 @@ def advice() -> d.Panel:
             "Model": 140,
             "Family": 100,
             "Cause": 145,
-            "Of the time": 95,
+            "Time bound": 95,
         },
     )
 

@@ -23,9 +23,11 @@ function events(mark, { metric, values }) {
   return found;
 }
 
-// Returns the events of all annotations of a dashboard; times are in seconds.
+// Returns the events of all annotations of a dashboard; times are in seconds. Those that
+// began before the range begin at its edge.
 export async function marks(list, variables, range, scrape) {
-  const [start, end] = [range.from, range.to].map((t) => Math.floor(t / 1000 / STEP) * STEP);
+  const [first, last] = [range.from, range.to].map((t) => t / 1000);
+  const [start, end] = [Math.ceil(first / STEP) * STEP, Math.floor(last / STEP) * STEP];
   const known = { __rate_interval: `${Math.max(STEP + scrape, 4 * scrape)}s` };
   const answers = list.map(async (mark) => {
     const { result } = await ask('query_range', { query: fill(mark.expr, variables, known), start, end, step: STEP });
@@ -40,7 +42,7 @@ export function Marks({ config, found, theme }) {
       const { ctx, bbox } = plot;
       ctx.save();
       for (const { begin, end, color } of found) {
-        const [left, right] = [begin, end].map((time) => plot.valToPos(time * 1000, 'x', true));
+        const [left, right] = [begin, end].map((time) => Math.max(bbox.left, plot.valToPos(time * 1000, 'x', true)));
         ctx.strokeStyle = ctx.fillStyle = theme.visualization.getColorByName(color);
         ctx.setLineDash([4, 4]);
         ctx.beginPath();
