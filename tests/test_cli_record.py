@@ -126,6 +126,29 @@ def test_the_recorded_engine_is_the_one_that_is_replayed(tmp_path: Path) -> None
     assert "No engine 'third'; there are: vllm, second." in unknown.stderr
 
 
+def test_a_log_that_is_not_recorded_is_named_with_the_reason(tmp_path: Path) -> None:
+    """A recording holds one log that is a file; no other is left out in silence."""
+    with SyntheticEngine() as engine:
+        path = configuration(tmp_path / "c.yml", engine.url)
+        for name in ("first.log", "second.log"):
+            (tmp_path / name).touch()
+        with path.open("a", encoding="utf-8") as file:
+            file.write(
+                "gateways:\n"
+                f"  - {{name: live, socket: 'unix://{tmp_path}/s', format: envoy}}\n"
+                f"  - {{name: first, path: {tmp_path}/first.log, format: envoy}}\n"
+                f"  - {{name: second, path: {tmp_path}/second.log, format: envoy}}\n"
+            )
+        done = goodput(
+            "record", "--config.file", path, "--for", "400ms", tmp_path / "r"
+        )
+    assert done.exit_code == 0
+    text = done.stderr
+    assert "gateway live is not recorded: its requests do not come from a file" in text
+    assert "gateway second is not recorded: a recording holds one request log" in text
+    assert "gateway first" not in text
+
+
 @pytest.mark.parametrize("name", ["scrapes/index.csv", "scrapes.tar.xz"])
 def test_a_recording_is_never_written_over(tmp_path: Path, name: str) -> None:
     """Neither a folder nor an archive: the command ends and leaves both alone."""

@@ -18,6 +18,7 @@ import yaml
 
 from analyzer.commands.common import Exit, config_option, fail
 from analyzer.config import Config, load_config
+from analyzer.config_gateways import GatewaySource
 from analyzer.config_gpus import GpuSource
 from analyzer.config_sources import EngineSource
 from analyzer.gpus.match import same_host
@@ -92,6 +93,10 @@ def record_command(
                 "gpus": {gpu.name for gpu in gpus},
                 "gateways": {copy.name for copy in copies},
             }
+            for gateway in config.gateways:
+                if gateway.name not in names["gateways"]:
+                    said = f"gateway {gateway.name} is not recorded: {_why(gateway)}"
+                    click.echo(said, err=True)
             document = _recorded(expanded(node), names, engine)
             text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
             (directory / "config.yml").write_text(text, encoding="utf-8")
@@ -222,6 +227,12 @@ def _copies(config: Config, directory: Path) -> list[LogCopy]:
     """Returns the copy of the first request log that is a file."""
     files = [g for g in config.gateways if g.path not in ("", "-")]
     return [LogCopy(g.name, Path(g.path), directory) for g in files[:1]]
+
+
+def _why(gateway: GatewaySource) -> str:
+    if gateway.path in ("", "-"):
+        return "its requests do not come from a file"
+    return "a recording holds one request log, that of the first gateway with a file"
 
 
 class _Taker(Protocol):
