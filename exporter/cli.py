@@ -64,7 +64,7 @@ DAY = 86400.0
     "--web.enable-lifecycle/--no-web.enable-lifecycle",
     "lifecycle",
     default=True,
-    show_default=True,
+    show_default="enabled",
     help="Allow a reload by POST /-/reload.",
 )
 @click.option(
