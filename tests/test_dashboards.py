@@ -72,18 +72,37 @@ def test_every_dashboard_has_its_own_address_and_title() -> None:
     assert len({board.title for board in BOARDS}) == len(BOARDS)
 
 
-STATUS = """
-evaluation_interval: 1m
-tests:
-  - interval: 1m
-    input_series:
-{series}
-    promql_expr_test:
-      - expr: {expr}
-        eval_time: 10m
-        exp_samples:
-{expected}
-"""
+def judged(
+    board: str, title: str, series: Mapping[str, str], expected: Mapping[str, float]
+) -> str:
+    """Returns promtool's test of a panel's first query after ten minutes of *series*.
+
+    The query is asked as by a reader who has chosen nothing.
+    """
+    panels = BUILT[f"llm-goodput-{board}.json"]["panels"]
+    (panel,) = (panel for panel in panels if panel["title"] == title)
+    asked = {
+        "expr": re.sub(r"\$\w+", ".*", panel["targets"][0]["expr"]),
+        "eval_time": "10m",
+        "exp_samples": [{"labels": k, "value": v} for k, v in expected.items()],
+    }
+    listed = [{"series": name, "values": values} for name, values in series.items()]
+    test = {"interval": "1m", "input_series": listed, "promql_expr_test": [asked]}
+    return yaml.safe_dump({"evaluation_interval": "1m", "tests": [test]})
+
+
+def assert_passes(promtool: str, path: Path, test: str) -> None:
+    """Writes promtool's *test* to *path* and runs it."""
+    path.write_text(test, encoding="utf-8")
+    done = subprocess.run(
+        [promtool, "test", "rules", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 REQUESTS, OBJECTIVE = "goodput_requests:rate5m", "goodput_objective:max"
 BURN_5M, BURN_1H = (
     f"goodput_budget_burn:ratio_rate{window}" for window in ("5m", "1h")
@@ -133,33 +152,42 @@ def test_the_first_tile_shows_the_worst_classes(
     need_tool: Callable[[str], str],
 ) -> None:
     """Missed, burning, not to be told, good, idle; a bound only without a log."""
-    series = [
-        f'{{series: \'slo_class:{row}{{model="m",slo_class="{name}"}}\', '
-        f"values: '{value}x20'}}"
+    series = {
+        f'slo_class:{row}{{model="m",slo_class="{name}"}}': f"{value}x20"
         for name, rows in classes.items()
         for row, value in rows.items()
-    ]
-    tile = BUILT["llm-goodput-slo.json"]["panels"][0]
-    expr = re.sub(r"\$\w+", ".*", tile["targets"][0]["expr"])
-    samples = []
+    }
+    samples = {}
     for (name, source), value in expected.items():
-        extra = f',source=\\"{source}\\"' if source else ""
-        labels = f'{{model=\\"m\\",slo_class=\\"{name}\\"{extra}}}'
-        samples.append(f'{{labels: "{labels}", value: {value}}}')
-    text = STATUS.format(
-        series="\n".join(f"      - {row}" for row in series),
-        expr=json.dumps(expr),
-        expected="\n".join(f"          - {sample}" for sample in samples),
-    )
-    path = tmp_path / "tests.yml"
-    path.write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [need_tool("promtool"), "test", "rules", str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+        extra = f',source="{source}"' if source else ""
+        samples[f'{{model="m",slo_class="{name}"{extra}}}'] = value
+    said = judged("slo", "Are we good?", series, samples)
+    assert_passes(need_tool("promtool"), tmp_path / "tests.yml", said)
+
+
+@pytest.mark.parametrize(
+    ("good", "expected"),
+    [
+        ("10x4 8x20", {"{}": 2.0}),  # 20 requests/s now, 10 were served in time
+        ("9x24", {}),  # the objective was never met
+    ],
+)
+def test_load_is_held_against_what_met_the_objective(
+    good: str,
+    expected: Mapping[str, float],
+    tmp_path: Path,
+    need_tool: Callable[[str], str],
+) -> None:
+    """What was served in time while many others were late says nothing."""
+    labels = '{model="m",slo_class="c"}'
+    series = {
+        f"slo_class:goodput_requests:rate5m{labels}": "10x4 20x20",
+        f"slo_class:goodput_good_requests:rate5m{labels}": good,
+        'slo_class:goodput_objective:max{slo_class="c"}': "0.95x24",
+        'target:goodput_kv_cache_usage_max60s:max{model="m",target="t"}': "0.5x24",
+    }
+    said = judged("capacity", "Load against best served", series, expected)
+    assert_passes(need_tool("promtool"), tmp_path / "tests.yml", said)
 
 
 # How Grafana finds variables in a text: a name, fields of it, a format.

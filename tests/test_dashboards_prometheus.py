@@ -17,17 +17,20 @@ from analyzer.verdict import Family
 pytestmark = pytest.mark.slow
 
 PRICE = {"price": "2"}
-# What the demonstration has not: engines without a request log, speculation, a limit
-# on queues, and unusual fields of a GPU exporter.
+# What the demonstration has not: engines without a request log, lines that lack a
+# criterion, speculation, a limit on queues, and unusual fields of a GPU exporter.
 ABSENT = {
     "at least",
     "at most",
+    "cannot be judged",
     "drafts kept {{target}} {{pod}}",
     "rejected",
     "limit {{hostname}} GPU {{gpu}} {{gpu_instance}}",
     "NVLink {{hostname}} GPU {{gpu}} {{gpu_instance}}",
     "PCIe {{hostname}} GPU {{gpu}} {{gpu_instance}}",
 }
+# It needs five minutes in a row that met the objective, which a tour may lack.
+CHANCE = {"load"}
 
 
 class Asked(NamedTuple):
@@ -103,7 +106,8 @@ def test_every_query_has_points(session: Session) -> None:
     empty = [
         f"{query.panel} {query.place}: {query.expr}"
         for query in QUERIES
-        if query.name not in ABSENT and not values(session.ask(query.expr, PRICE))
+        if query.name not in ABSENT | CHANCE
+        and not values(session.ask(query.expr, PRICE))
     ]
     assert not empty, "\n".join(empty)
 

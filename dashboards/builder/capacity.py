@@ -96,7 +96,7 @@ def _load_share() -> d.Panel:
             "binds.",
             "Objective not met all day",
         ),
-        Query(f"{REQUESTS} / {ENGINES} / ({best} > 0)", "now"),
+        Query(f"{REQUESTS} / {ENGINES} / ({best} > 0)", "load"),
         unit="suffix: ×",
         colors=((None, PLAIN), (1.2, WARN), (2, BAD)),
     )

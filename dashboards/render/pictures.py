@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ SHOWN = {
 SCRAPE_SECONDS = 5
 FIRST_PORT = 17200
 COLORS = "64"
+NEEDED = ("prometheus", "node", "pngquant")
 
 
 def main() -> None:
@@ -47,6 +49,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--all", type=Path)
     given = parser.parse_args()
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing:
+        raise SystemExit(f"not found: {', '.join(missing)}")
+    # The programs that were started end with this one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         prometheus = _play(stack, folder)
@@ -122,10 +129,9 @@ def _picture(
     now = round(time.time() * 1000)
     begin = now - round(60_000 * minutes)
     query = f"var-cluster={scenario}&from={begin}&to={now}&scrape={SCRAPE_SECONDS}"
-    node = shutil.which("node") or "node"
     subprocess.run(
         [
-            node,
+            "node",
             str(HERE / "shot.mjs"),
             str(BOARDS / f"{board}.json"),
             prometheus,
