@@ -29,6 +29,7 @@ VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)(?:[.:][^}]*)?\}")
 UNITS = {"none", "short", "percentunit", "s", "reqps", "bytes", "Bps", "watt", "hertz"}
 WORDED = {"state-timeline", "text", "row"}
 RATES = {"rate", "increase", "changes", "resets"}
+COUNTERS = re.compile(r"(_total|_bucket|_sum|_count)$")
 AGGREGATES_OF_QUANTILES = {"avg", "sum"}
 OURS = {"titleFormat"}  # of annotations: the model of the SDK knows no data source
 
@@ -123,6 +124,8 @@ class Lint:
         for target in targets:
             faults = [*self._query(target["expr"])]
             yield from faults or legends(target)
+        yield from stacked(panel)
+        yield from shares(panel)
 
     def _units(self, panel: Board) -> Iterator[str]:
         if panel["type"] in WORDED | {"table"}:
@@ -170,6 +173,8 @@ class Lint:
             yield f"a rate that is not over $__rate_interval: {node}"
         if isinstance(node, promql.Call) and node.func.name == "histogram_quantile":
             yield from quantile(node, parents)
+        yield from undivided(node)
+        yield from misread(node, inside)
 
 
 def grid(panels: list[Board]) -> Iterator[str]:
@@ -199,6 +204,51 @@ def quantile(node: Node, parents: tuple[Node, ...]) -> Iterator[str]:
     above = [str(p.op) for p in parents if isinstance(p, promql.AggregateExpr)]
     if AGGREGATES_OF_QUANTILES & set(above):
         yield f"a mean of quantiles: {node}"
+
+
+def undivided(node: Node) -> Iterator[str]:
+    """Yields a ratio that is not a number, or endless, when there is no traffic.
+
+    A count of series is never 0, and a scalar of no series is not a number.
+    """
+    if not isinstance(node, promql.BinaryExpr) or str(node.op) != "/":
+        return
+    below = node.rhs
+    while isinstance(below, promql.ParenExpr):
+        below = below.expr
+    counted = isinstance(below, promql.AggregateExpr) and str(below.op) == "count"
+    guarded = isinstance(below, promql.BinaryExpr) and str(below.op) in (">", "*", "/")
+    scalar = isinstance(below, promql.Call) and below.func.name == "scalar"
+    if not (isinstance(below, promql.NumberLiteral) or counted or guarded or scalar):
+        yield f"a ratio that may divide by 0: {node}"
+
+
+def misread(node: Node, inside: str) -> Iterator[str]:
+    """Yields a rate of what is no counter, and a mean that hides the fullest cache."""
+    if isinstance(node, promql.MatrixSelector) and inside in RATES:
+        name = node.vector_selector.name or ""
+        if not COUNTERS.search(name):
+            yield f"{inside} of {name}, which is no counter"
+    mean = isinstance(node, promql.AggregateExpr) and str(node.op) == "avg"
+    if mean and "kv_cache" in str(node):
+        yield f"a mean hides the fullest engine: {node}"
+
+
+def stacked(panel: Board) -> Iterator[str]:
+    """Yields that percentiles are stacked, which do not add up."""
+    custom = panel["fieldConfig"]["defaults"].get("custom", {})
+    adds_up = custom.get("stacking", {}).get("mode") == "normal"
+    exprs = [target["expr"] for target in panel.get("targets", ())]
+    if adds_up and any("histogram_quantile" in expr for expr in exprs):
+        yield "percentiles are stacked"
+
+
+def shares(panel: Board) -> Iterator[str]:
+    """Yields limits of a share that seem to be percents."""
+    defaults = panel["fieldConfig"]["defaults"]
+    limits = [step["value"] for step in defaults.get("thresholds", {}).get("steps", ())]
+    if defaults.get("unit") == "percentunit" and any((v or 0) > 5 for v in limits):
+        yield f"limits of a share, of which 1 is all: {limits}"
 
 
 def legends(target: Board) -> Iterator[str]:

@@ -272,6 +272,15 @@ def mistaken(change: str, value: object) -> dict[str, Any]:
     match change:
         case "expr":
             panel["targets"][0]["expr"] = value
+        case "stack":
+            panel["targets"][0]["expr"] = value
+            panel["fieldConfig"]["defaults"]["custom"]["stacking"] = {"mode": "normal"}
+        case "limits":
+            steps = {"steps": [{"value": value, "color": "red"}]}
+            panel["fieldConfig"]["defaults"] |= {
+                "unit": "percentunit",
+                "thresholds": steps,
+            }
         case "grid":
             panel["gridPos"]["x"] += 1
         case "unit":
@@ -311,6 +320,11 @@ BUCKETS = f"rate(goodput_request_ttft_seconds_bucket[{RATE}])"
         ),
         ("expr", f"sum(rate(goodput_request_ttft_seconds_sum[{RATE}]))", "no count"),
         ("expr", "sum(", "unclosed"),
+        ("expr", "sum(goodput_request_ttft_seconds_count) / sum(ALERTS)", "by 0"),
+        ("expr", f"rate(goodput_engine_running_requests[{RATE}])", "no counter"),
+        ("expr", "avg(goodput_engine_kv_cache_usage_ratio)", "hides the fullest"),
+        ("stack", f"histogram_quantile(0.9, sum by (le) ({BUCKETS}))", "stacked"),
+        ("limits", 90, "of which 1 is all"),
         ("grid", None, "lies over"),
         ("unit", "ms", "unit"),
         ("editable", True, "edited"),

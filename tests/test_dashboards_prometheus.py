@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
@@ -84,6 +84,11 @@ def titles(session: Session, board: dict[str, Any], name: str) -> set[str]:
         for series in session.ask(mark["expr"])
         if max(series.values) > 0
     }
+
+
+def legend(form: str, labels: Mapping[str, str]) -> str:
+    """Returns the name of a series; a label that it lacks is left out."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: labels.get(found[1], ""), form)
 
 
 def answer(session: Session, board: str, panel: str, index: int = 0) -> list[Series]:
@@ -200,3 +205,17 @@ def test_marks_say_what_happened(session: Session, mark: str, wanted: str) -> No
         found = titles(session, built, mark)
         assert found
         assert not [text for text in found if not re.fullmatch(wanted, text)]
+
+
+def test_no_two_lines_of_a_panel_have_one_name(session: Session) -> None:
+    """A reader can tell engines, classes and reasons apart by the legend."""
+    for board in BOARDS:
+        for panel in board.built()["panels"]:
+            if panel["type"] != "timeseries":
+                continue
+            names = [
+                legend(target["legendFormat"], series.labels)
+                for target in panel["targets"]
+                for series in session.ask(target["expr"], PRICE)
+            ]
+            assert len({*names}) == len(names), (panel["title"], names)

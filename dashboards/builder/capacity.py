@@ -83,7 +83,7 @@ def _latency() -> d.Panel:
 def _load_share() -> d.Panel:
     objective = f'slo_class:goodput_objective:max{{{SITE},slo_class=~"$slo_class"}}'
     # What was good while many were late says nothing of what an engine takes.
-    met = f"{GOODS} / {REQUESTS} >= on () max({objective})"
+    met = f"{ratio(GOODS, REQUESTS)} >= on () max({objective})"
     best = f"max_over_time(({GOODS} / {ENGINES} and on () {met})[1d:5m])"
     return tile(
         About(
@@ -131,7 +131,7 @@ def _user_speed() -> d.Panel:
             "speed a user and users a server.",
         ),
         Query(f"1 / ({itl})", "mean {{model}}"),
-        Query(f"1 / ({slow})", "95 % faster than {{model}}"),
+        Query(f"1 / ({slow} > 0)", "95 % faster than {{model}}"),
         unit="si:tok/s",
     )
 

@@ -61,7 +61,7 @@ def _threshold(row: int) -> str:
     wish = TABLE[row]
     window = f"max by (slo_class) (clamp_min({WINDOW}, {TABLE_WINDOW:g}))"
     table = f"({wish.share:g} / {wish.long:g} * {window})"
-    allowed = f"max by (slo_class) (1 - {OBJECTIVE})"
+    allowed = f"(max by (slo_class) (1 - {OBJECTIVE}) > 0)"
     return smaller(table, f"clamp_min({wish.most:g} / {allowed}, 1)")
 
 

@@ -8,7 +8,7 @@ from grafana_foundation_sdk.models import dashboard as d
 
 from builder.board import Board, Line, exporters
 from builder.panels import BAD, GOOD, PLAIN, WARN, About, Query, Step, series, tile
-from builder.query import INSTANCE, or_none
+from builder.query import INSTANCE, or_none, ratio
 from builder.tables import Column, table_of
 
 DEVICE = "instance, uuid, gpu_instance"
@@ -47,7 +47,7 @@ def _table() -> d.Panel:
 
     memory = f"goodput_gpu_memory_used_bytes{{{INSTANCE}}}"
     whole = f"goodput_gpu_memory_bytes{{{INSTANCE}}}"
-    taken = f"max by ({DEVICE}) ({memory}) / max by ({DEVICE}) ({whole})"
+    taken = ratio(f"max by ({DEVICE}) ({memory})", f"max by ({DEVICE}) ({whole})")
     return table_of(
         About(
             "GPUs",
