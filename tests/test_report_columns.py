@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from columns_read import read, rows
 from gateway_truth import SLOS
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,58 +18,12 @@ from recorded_logs import NAMES, content, parsed, unpacked
 from analyzer.config_gateways import GatewaySource
 from analyzer.gateways.record import Outcome, RequestRecord, TtftKind
 from analyzer.judgement import class_for, judge
-from analyzer.report.columns import FLAGS, NUMBERS, Columns, columns_of
-from analyzer.report.decode import Decoder, Lines
-from analyzer.report.json_table import Misread
+from analyzer.report.columns import columns_of
+from analyzer.report.decode import Decoder
 from analyzer.report.verdicts import VERDICTS, Judge
 from analyzer.slo import Match, SloClass, Threshold
 from analyzer.sources.log_blocks import pieces_of
 from analyzer.sources.log_lines import READ_BYTES, LineFinder
-
-Row = tuple[object, ...]
-
-
-def rows(parts: Iterable[Columns]) -> list[Row]:
-    """Returns each request as what is known of it, numbers as they are stored."""
-    return [
-        (
-            columns.kinds[kind],
-            *(repr(getattr(columns, name)[i]) for name in (*NUMBERS, *FLAGS)),
-            columns.ids[i] if columns.ids else "",
-        )
-        for columns in parts
-        for i, kind in enumerate(columns.kind.tolist())
-    ]
-
-
-def read(
-    path: Path, *, fast: bool = True, headers: tuple[str, ...] = (), size: int = 1 << 30
-) -> tuple[list[Columns], Lines]:
-    """Reads a log piece by piece, as a report does."""
-    found, lines = [], Lines()
-    for piece in pieces_of(path, GatewaySource("log"), headers, piece_bytes=size):
-        for ranges in (True, False):
-            decoder = Decoder(piece.source, headers, ids=True, fast=fast)
-            try:
-                parts = [c for cs, _ in decoder.read(piece, ranges=ranges) for c in cs]
-            except Misread:
-                continue
-            finally:
-                decoder.close()
-            found += parts
-            _append(lines, decoder.lines)
-            break
-    return found, lines
-
-
-def _append(lines: Lines, more: Lines) -> None:
-    """Adds lines that stand behind others."""
-    if lines.first is None and more.first is not None:
-        lines.first = lines.lines + more.first[0], more.first[1]
-    lines.lines += more.lines
-    lines.records += more.records
-    lines.parsed += more.parsed
-    lines.problems.update(more.problems)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -176,54 +130,6 @@ def test_compressed_framed_and_unended_logs_are_read_alike(tmp_path: Path) -> No
     unended = tmp_path / "unended.log"
     unended.write_bytes(data.removesuffix(b"\n"))
     assert rows(read(unended)[0]) == wanted
-
-
-def middleware_line(rng: random.Random) -> bytes:
-    """Returns a line of the middleware with members as chance has it."""
-    seconds = [None, None, 0.0, 0.01, 0.25, 1.5, 30.0]
-    times = (
-        *("request_body_s", "header_s", "ttft_s", "last_content_s", "max_gap_s"),
-        *("done_s", "end_s", "disconnect_s", "elapsed_s"),
-    )
-    counts = ("prompt_tokens", "cached_tokens", "completion_tokens", "choices")
-    return json.dumps(
-        {
-            "format": rng.choice(["goodput-request"] * 20 + ["other"]),
-            "version": rng.choice([1] * 20 + [2]),
-            "seq": 1,
-            "request_id": rng.choice(["a", "b", "é"]),
-            "tenant": rng.choice([None, "t"]),
-            "headers": rng.choice([None, {}, {"x-priority": "high", "x-b": "2"}]),
-            "route": rng.choice([None, "/v1/completions", "/health"]),
-            "model": rng.choice([None, "", "m"]),
-            "response_model": rng.choice([None, "r"]),
-            "start": rng.choice([1.79e9, 1.79e9 + 0.123456, 5.0]),
-            "status": rng.choice([None, 0, 200, 429, 500]),
-            "outcome": rng.choice(
-                ["ok", "client_abort", "http_error", "exception", "new", None]
-            ),
-            "streamed": rng.choice([None, True, False]),
-            "stream": rng.choice([None, True, False]),
-            "tokens_kind": rng.choice(["usage", "counted", None]),
-            "unread": rng.choice([None, "gzip"]),
-            **{name: rng.choice(seconds) for name in times},
-            **{name: rng.choice([None, 0, 1, 2, 50]) for name in counts},
-        }
-    ).encode()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_middlewares_lines_are_its_records(seed: int, tmp_path: Path) -> None:
-    """Any combination of what they may hold, read by DuckDB and by the parser."""
-    rng = random.Random(seed)
-    data = b"".join(middleware_line(rng) + b"\n" for _ in range(2000))
-    path = tmp_path / "requests.jsonl"
-    path.write_bytes(data)
-    records, reasons = parsed(data)
-    found, lines = read(path)
-    assert rows(found) == rows([columns_of(records, ids=True)])
-    assert sum(lines.problems.values()) == len(reasons)
-    assert lines.parsed < lines.lines * 0.6
 
 
 def test_lines_are_found_by_their_number(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ _HANDOVER = E2eKind.HANDOVER
 _NO_E2E = E2eKind.NONE
 _OK = Outcome.OK
 _UNKNOWN = Outcome.UNKNOWN
-_ACCESS = "http.log.access"
+ACCESS = "http.log.access"
 _Values = list[str] | None
 
 
@@ -102,7 +102,7 @@ class _Caddy:
             line = self._decode(raw)
         except UNREADABLE as error:
             line = self._recover(raw, error)
-        if line.logger is not None and not line.logger.startswith(_ACCESS):
+        if line.logger is not None and not line.logger.startswith(ACCESS):
             return None
         taken, status = line.duration, line.status or None
         if taken is None or status is None:

@@ -56,7 +56,7 @@ BLIND = (
 # The upload and a slow reader are both between the total and the upstream's time:
 # with more than this between them the time to the headers may lack the upload.
 UNEXPLAINED = 0.01
-_GRAIN = 0.003  # seconds by which nginx's clocks may disagree
+CLOCK_GRAIN = 0.003  # seconds by which nginx's clocks may disagree
 _LIST = re.compile(r", | : ")
 # Streams of these end in [DONE], so that one without it was cut.
 _ENDS_IN_DONE = ("/v1/chat/completions", "/v1/completions")
@@ -67,7 +67,9 @@ _CLIENT, _COUNTED = E2eKind.CLIENT, TokensKind.COUNTED
 _USAGE, _NO_TOKENS, _NO_TTFT = TokensKind.USAGE, TokensKind.NONE, TtftKind.NONE
 
 
-class _Line(msgspec.Struct, gc=False):
+class Line(msgspec.Struct, gc=False):
+    """The members of a line."""
+
     # In the order of deploy/gateways/nginx: the next one is then found at once.
     msec: float | None = None
     request_time: Seconds | None = None
@@ -111,7 +113,7 @@ class _Nginx:
         names = {name: "http_" + name.replace("-", "_") for name in headers}
         found = Headers(names)
         self._headers = found or None
-        decoder = LineDecoder(found.extended(_Line))
+        decoder = LineDecoder(found.extended(Line))
         self._decode, self._recover = decoder.decode, decoder.recover
         self.habits = HeaderHabits()
 
@@ -139,7 +141,7 @@ class _Nginx:
 
     def _record(
         self,
-        line: _Line,
+        line: Line,
         path: str,
         start: float | None,
         e2e: float,
@@ -178,7 +180,7 @@ class _Nginx:
             headers.of(line) if headers is not None else _NO_HEADERS,
             stream,
             status,
-            _outcome(line, status, path, stream=stream, usage=usage),
+            outcome_of(line, status, path, stream=stream, usage=usage),
             header,
             ttft,
             ttft_kind,
@@ -199,7 +201,7 @@ class _Nginx:
 
 
 def _outputs(
-    line: _Line, start: float | None, e2e: float
+    line: Line, start: float | None, e2e: float
 ) -> tuple[float | None, float | None]:
     """Returns when the first and the last token came, in seconds since the start.
 
@@ -214,7 +216,7 @@ def _outputs(
     if first is None or last is None or start is None:
         return None, None
     first, last = first * 1e-3 - start, last * 1e-3 - start
-    if -_GRAIN <= first <= last <= e2e + _GRAIN:
+    if -CLOCK_GRAIN <= first <= last <= e2e + CLOCK_GRAIN:
         return max(first, 0.0), max(last, 0.0)
     return None, None
 
@@ -226,7 +228,7 @@ _Upstream = tuple[float | None, float | None, int | None, str, bool]
 _NO_UPSTREAM: _Upstream = (None, None, None, "", False)
 
 
-def _upstream(line: _Line, e2e: float) -> _Upstream:
+def _upstream(line: Line, e2e: float) -> _Upstream:
     addresses = line.upstream_addr
     headers, responses = line.upstream_header_time, line.upstream_response_time
     if addresses is None or addresses in SENTINELS:
@@ -263,7 +265,7 @@ def _several(addresses: str, headers: str, responses: str, e2e: float) -> _Upstr
 
 
 def _around(
-    line: _Line, start: float | None, e2e: float, serving: float | None
+    line: Line, start: float | None, e2e: float, serving: float | None
 ) -> tuple[float | None, float | None]:
     """Returns the time before the server that answered, and that after its last byte.
 
@@ -273,13 +275,17 @@ def _around(
     if end is None and start is not None:
         stamp = number(line.t_end)
         end = None if stamp is None else stamp * 1e-3 - start
-    if end is None or serving is None or not serving - _GRAIN <= end <= e2e + _GRAIN:
+    if (
+        end is None
+        or serving is None
+        or not serving - CLOCK_GRAIN <= end <= e2e + CLOCK_GRAIN
+    ):
         return None, None
     return max(end - serving, 0.0), max(e2e - end, 0.0)
 
 
-def _outcome(
-    line: _Line, status: int | None, path: str, *, stream: bool | None, usage: bool
+def outcome_of(
+    line: Line, status: int | None, path: str, *, stream: bool | None, usage: bool
 ) -> Outcome:
     """Returns how the answer ended, as far as nginx and its filter can tell."""
     failed = failed_status(status)

@@ -85,6 +85,8 @@ NUMBERS = (
     "serving",
     "delivery",
 )
+_MOST_JOINT = 1 << 62
+
 FLAGS = ("looked", "at_most", "unstreamed")
 
 
@@ -168,9 +170,12 @@ def coded(parts: Sequence[tuple[Ints, int]]) -> tuple[Ints, Ints]:
 
     Each part is a column of codes from 0 and how many there are.
     """
-    joint = np.zeros(len(parts[0][0]), dtype=np.int64)
+    joint, size = np.zeros(len(parts[0][0]), dtype=np.int64), 1
     for codes, count in parts:
-        joint = joint * max(count, 1) + codes
+        if size * count > _MOST_JOINT:
+            joint, known = pd.factorize(joint)
+            size = len(known)
+        joint, size = joint * max(count, 1) + codes, size * max(count, 1)
     found = pd.factorize(joint)[0].astype(np.int64, copy=False)
     # Codes count up as they come: a new one is where the greatest so far grows.
     known = np.maximum.accumulate(found)

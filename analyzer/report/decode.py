@@ -11,9 +11,15 @@ import numpy as np
 from analyzer.config_gateways import GatewaySource
 from analyzer.gateways.detect import format_for
 from analyzer.gateways.record import LineProblem, RequestRecord
-from analyzer.report import envoy_columns, middleware_columns
+from analyzer.report import (
+    caddy_columns,
+    envoy_columns,
+    middleware_columns,
+    nginx_columns,
+    traefik_columns,
+)
 from analyzer.report.columns import Bools, Columns, columns_of, replaced, taken
-from analyzer.report.json_table import JsonReader, Readers, Table
+from analyzer.report.json_table import JsonReader, Members, Misread, Readers, Table
 from analyzer.sources.log_blocks import (
     MAX_LINE_BYTES,
     Piece,
@@ -23,22 +29,23 @@ from analyzer.sources.log_blocks import (
 from analyzer.sources.log_lines import PEEKED, LineFinder, lines_at
 
 FEWEST = 64  # lines for which a table is worth its while
+MOST_ODD = 0.9  # share of odd rows; of a log with more each line is parsed anyway
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
     """How a table of a format becomes columns: members to read, and formulas."""
 
-    members: Callable[[tuple[str, ...]], dict[str, str]]
+    members: Callable[..., Members]
     columns: Callable[..., tuple[Columns, Bools]]
-    id: str
 
 
 WAYS = {
-    "envoy": Way(envoy_columns.members, envoy_columns.columns, envoy_columns.ID),
-    "middleware": Way(
-        middleware_columns.members, middleware_columns.columns, middleware_columns.ID
-    ),
+    "caddy": Way(caddy_columns.members, caddy_columns.columns),
+    "envoy": Way(envoy_columns.members, envoy_columns.columns),
+    "middleware": Way(middleware_columns.members, middleware_columns.columns),
+    "nginx": Way(nginx_columns.members, nginx_columns.columns),
+    "traefik": Way(traefik_columns.members, traefik_columns.columns),
 }
 
 
@@ -83,13 +90,11 @@ class Decoder:
         self._ids = ids
         self._readers = Readers() if readers is None else readers
         self._reader: JsonReader | None = None
-        self._members: dict[str, str] = {}
+        self._members = Members({})
         self._columns_of = envoy_columns.columns
         way = WAYS.get(found.name)
         if fast and way is not None:
-            self._members = way.members(self._headers)
-            if ids:
-                self._members[way.id] = "VARCHAR"
+            self._members = way.members(self._headers, ids=ids)
             self._columns_of = way.columns
             self._reader = self._readers.take()
         self.lines = Lines()
@@ -100,8 +105,8 @@ class Decoder:
         """Yields a piece's requests in order, and how far reading has come, in bytes.
 
         With *ranges* DuckDB reads the file by itself where it can, which is quickest,
-        and Misread may come at any time: then what was given is void. Raises LogError
-        where the file cannot be read further.
+        and Misread may come at any time: then what was given is void, and the blocks
+        have to be read. Raises LogError where the file cannot be read further.
         """
         if ranges and self._reader is not None and piece.plain:
             yield from self._read_range(piece, self._reader)
@@ -125,9 +130,13 @@ class Decoder:
         with LineFinder(piece.path, begin) as finder:
             skipped = 0
             head = finder.peek()
+            if not head.startswith(b"{"):
+                raise Misread
             tables = reader.read_range(piece.path, begin, end, self._members)
             for table, size in tables if begin < end else ():
                 columns, odd = self._columns(table, head)
+                if odd.mean() > MOST_ODD:
+                    raise Misread
                 lines: list[bytes] = []
                 waiting, skipped = skipped, skipped + len(table)
                 if odd.any():
@@ -162,6 +171,9 @@ class Decoder:
         table = reader.read(data, count, self._members)
         if table is not None:
             columns, odd = self._columns(table, data[:PEEKED])
+            if odd.mean() > MOST_ODD:
+                self.close()
+                return [self._parse(_split(data))]
             return [self._mended(columns, odd, lines_at(data, np.flatnonzero(odd)))]
         middle = data.find(b"\n", len(data) // 2) + 1
         if not 0 < middle < len(data):

@@ -20,7 +20,7 @@ from analyzer.gateways.values import (
     path_of,
 )
 from analyzer.report.columns import Bools, Columns, Floats, Ints, Kind, coded
-from analyzer.report.json_table import Table
+from analyzer.report.json_table import Members, Table
 
 TIMES = (
     "us_ds_rx_end",
@@ -57,9 +57,10 @@ MEMBERS = {
 ID = "x_request_id"
 
 
-def members(headers: tuple[str, ...]) -> dict[str, str]:
+def members(headers: tuple[str, ...], *, ids: bool) -> Members:
     """Returns the members that are read, with *headers* those of the classes."""
-    return {**MEMBERS, **{h.replace("-", "_"): "VARCHAR" for h in headers}}
+    found = {**MEMBERS, **{h.replace("-", "_"): "VARCHAR" for h in headers}}
+    return Members({**found, ID: "VARCHAR"} if ids else found)
 
 
 def columns(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +17,31 @@ import numpy as np
 from fsspec import AbstractFileSystem
 
 from analyzer.report.columns import Bools, Floats, Ints
+from analyzer.report.text_values import (
+    contains,
+    go_durations,
+    is_sentinel,
+    numbers,
+    stamps,
+)
 from analyzer.sources.log_blocks import MAX_LINE_BYTES
 from analyzer.sources.log_lines import READ_BYTES, newlines_in
 
 MEMORY = "256MB"
 SCHEME = "range"
 ROWS = 25_000  # a table has at most about as many
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """What is read of a line: top-level members with their types in DuckDB.
+
+    With *picks* the columns of a table are those SQL expressions over the members,
+    else the members themselves.
+    """
+
+    types: Mapping[str, str]
+    picks: Mapping[str, str] = field(default_factory=dict)
 
 
 class Table:
@@ -55,9 +74,32 @@ class Table:
         found: Bools = self._columns[name].is_valid().to_numpy(zero_copy_only=False)
         return found
 
+    def is_sentinel(self, name: str) -> Bools:
+        """Returns where a text is one that stands for none."""
+        return is_sentinel(self._columns[name])
+
+    def contains(self, name: str, parts: Sequence[str]) -> Bools:
+        """Returns where a text contains any of *parts*."""
+        return contains(self._columns[name], parts)
+
     def texts(self, name: str) -> tuple[str, ...]:
         """Returns a text of every row, "" for none."""
         return tuple(self._columns[name].fill_null("").to_pylist())
+
+    def decimal(self, name: str, *, whole: bool = False) -> tuple[Floats, Bools]:
+        """Returns a number that is written as text, and which rows hold other text.
+
+        NaN stands for null and for a sentinel. With *whole* a fraction is other text.
+        """
+        return numbers(self._columns[name], whole=whole)
+
+    def stamp(self, name: str, *, zone: bool) -> tuple[Floats, Bools]:
+        """Returns Unix times of a text with ISO 8601 stamps, and odd rows."""
+        return stamps(self._columns[name], zone=zone)
+
+    def go_duration(self, name: str) -> tuple[Floats, Bools]:
+        """Returns the seconds of a text with Go's durations, and odd rows."""
+        return go_durations(self._columns[name])
 
     def codes(self, name: str) -> tuple[Ints, int]:
         """Returns the code of each row's text, and how many there are; null has one."""
@@ -81,10 +123,7 @@ class Table:
 
 
 class JsonReader:
-    """Reads members of JSON lines into tables; each thread needs its own.
-
-    Members are named with their type in DuckDB.
-    """
+    """Reads JSON lines into tables; each thread needs its own."""
 
     def __init__(self) -> None:
         self._ranges = _Ranges()
@@ -97,15 +136,19 @@ class JsonReader:
         found.register_filesystem(self._ranges)
         return found
 
-    def _arrow(self, source: Any, members: Mapping[str, str]) -> Any:  # noqa: ANN401  pyarrow has no types
-        return self._connection.read_json(
+    def _arrow(self, source: Any, members: Members) -> Any:  # noqa: ANN401  pyarrow has no types
+        found = self._connection.read_json(
             source,
-            columns=dict(members),
+            columns=dict(members.types),
             format="newline_delimited",
             maximum_object_size=2 * MAX_LINE_BYTES,
-        ).to_arrow_reader(ROWS)
+        )
+        if members.picks:
+            picks = (f"{sql} AS {quoted(name)}" for name, sql in members.picks.items())
+            found = found.project(", ".join(picks))
+        return found.to_arrow_reader(ROWS)
 
-    def read(self, data: bytes, lines: int, members: Mapping[str, str]) -> Table | None:
+    def read(self, data: bytes, lines: int, members: Members) -> Table | None:
         """Returns a block of that many lines as a table.
 
         None when a line is no JSON object or a member has a value of another type:
@@ -119,7 +162,7 @@ class JsonReader:
         return Table(table) if table.num_rows == lines else None
 
     def read_range(
-        self, path: Path, begin: int, end: int, members: Mapping[str, str]
+        self, path: Path, begin: int, end: int, members: Members
     ) -> Iterator[tuple[Table, int]]:
         """Yields a range of a file as tables, with how many bytes were read for each.
 
@@ -141,6 +184,11 @@ class JsonReader:
     def close(self) -> None:
         """Closes the connection."""
         self._connection.close()
+
+
+def quoted(name: str) -> str:
+    """Returns a name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 class Readers:

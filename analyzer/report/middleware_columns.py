@@ -13,7 +13,7 @@ from analyzer.gateways.middleware import FORMAT, OUTCOMES, TOKENS, VERSION
 from analyzer.gateways.record import Outcome, TokensKind
 from analyzer.gateways.values import DAY, EARLIEST, LATEST, LONGEST_LABEL, MOST_TOKENS
 from analyzer.report.columns import Bools, Columns, Floats, Ints, Kind, coded
-from analyzer.report.json_table import Table
+from analyzer.report.json_table import Members, Table
 
 TIMES = (
     "request_body_s",
@@ -44,9 +44,12 @@ TEXTS = (
 ID = "request_id"
 
 
-def members(_headers: tuple[str, ...]) -> dict[str, str]:
+def members(_headers: tuple[str, ...], *, ids: bool) -> Members:
     """Returns the members that are read."""
-    return {**dict.fromkeys(NUMBERS, "DOUBLE"), **dict.fromkeys(TEXTS, "VARCHAR")}
+    texts = (*TEXTS, ID) if ids else TEXTS
+    return Members(
+        {**dict.fromkeys(NUMBERS, "DOUBLE"), **dict.fromkeys(texts, "VARCHAR")}
+    )
 
 
 def columns(
