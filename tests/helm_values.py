@@ -57,6 +57,8 @@ MATRIX: dict[str, dict[str, Any]] = {
     "daemonset-all": {**ALL_ON, **example("gateway-daemonset")},
 }
 MATRIX["daemonset-all"]["gateway"]["nodeSelector"] = {"pool": "edge"}
+MATRIX["daemonset-state"] = example("gateway-daemonset")
+MATRIX["daemonset-state"]["gateway"]["hostState"] = "/var/lib/llm-goodput"
 
 
 @cache

@@ -136,10 +136,35 @@ def test_the_exporters_flags_are_its_own(name: str) -> None:
 def test_all_but_the_daemonset_passes_pod_security_restricted(name: str) -> None:
     """The DaemonSet needs hostPath, and nothing else that `restricted` refuses."""
     faults = list(restricted_faults(rendered(name)))
+    if name == "daemonset-state":
+        assert faults.pop(0) == f"DaemonSet/{NAME}: volume goodput-state: hostPath"
+        # Only the container that hands the directory over.
+        first = f"DaemonSet/{NAME}: goodput-state: "
+        faults = [fault for fault in faults if not fault.startswith(first)]
     if "daemonset" in name:
         assert faults == [f"DaemonSet/{NAME}: volume pod-logs: hostPath"]
     else:
         assert faults == []
+
+
+def test_the_state_on_the_node_is_the_releases_own() -> None:
+    """And the exporter's user may write there, though the kubelet makes it for root."""
+    pod = find(rendered("daemonset-state"), "DaemonSet")["spec"]["template"]["spec"]
+    [state] = [v["hostPath"] for v in pod["volumes"] if v["name"] == "goodput-state"]
+    assert state["path"] == f"/var/lib/llm-goodput/{NAMESPACE}-{NAME}"
+    [first], [exporter] = pod["initContainers"], pod["containers"]
+    assert first["command"][:-1] == [
+        "chown",
+        str(exporter["securityContext"]["runAsUser"]),
+    ]
+    mount = {"name": "goodput-state", "mountPath": first["command"][-1]}
+    assert first["volumeMounts"] == [mount]
+    assert mount in exporter["volumeMounts"]
+    assert f"--storage.path={mount['mountPath']}" in exporter["args"]
+    assert first["securityContext"]["capabilities"] == {
+        "drop": ["ALL"],
+        "add": ["CHOWN"],
+    }
 
 
 # --- What else the release holds ----------------------------------------------------
@@ -277,6 +302,8 @@ def test_the_notes_name_what_is_there() -> None:
         ({"gpu": {"selector": {}, "port": 0}}, "port"),
         ({"standalone": {"replicas": 2}}, "replicas"),
         ({"mode": "standalone"}, "engine.selector"),
+        ({"gateway": {"hostState": "var/lib"}}, "hostState"),
+        ({"gateway": {"hostState": "/var/lib/goodput"}}, "for the DaemonSet"),
         ({"mode": "gateway", "gpu": {"enabled": True}}, "config.gpus"),
         (
             {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}},

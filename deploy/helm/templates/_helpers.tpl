@@ -67,6 +67,9 @@ llm-goodput: {{ include "llm-goodput.fullname" . }}
 {{- if and .Values.gpu.enabled (ne .Values.mode "sidecar") -}}
 {{- fail "gpu.enabled reads the node of the engine, so it is for mode sidecar; elsewhere give config.gpus" -}}
 {{- end -}}
+{{- if and .Values.gateway.hostState (or (ne .Values.mode "gateway") (ne .Values.gateway.kind "daemonset")) -}}
+{{- fail "gateway.hostState is for the DaemonSet; elsewhere the state is in the pod, or on standalone's volume" -}}
+{{- end -}}
 {{- if and .Values.networkPolicy.enabled (eq (include "llm-goodput.isSidecar" .) "true") (not .Values.networkPolicy.podsAreIsolated) -}}
 {{- fail "a NetworkPolicy here selects pods of yours and would cut off all else that reaches them; set networkPolicy.podsAreIsolated when other policies select them already" -}}
 {{- end -}}
