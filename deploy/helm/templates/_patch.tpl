@@ -19,13 +19,19 @@ spec:
       initContainers:
         - {{ $container | nindent 10 | trim }}
       {{- end }}
+      {{- if not $native }}
+      # A patch puts what is new first, and `kubectl logs` takes the first container.
+      $setElementOrder/containers:
+        - name: {{ ternary $values.engine.container $values.gateway.container (eq $values.mode "sidecar") }}
+        - name: goodput
+      {{- end }}
       {{- if or (not $native) $theirs }}
       containers:
-        {{- if not $native }}
-        - {{ $container | nindent 10 | trim }}
-        {{- end }}
         {{- with $theirs }}
         - {{ . | nindent 10 | trim }}
+        {{- end }}
+        {{- if not $native }}
+        - {{ $container | nindent 10 | trim }}
         {{- end }}
       {{- end }}
       volumes:
