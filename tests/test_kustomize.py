@@ -161,6 +161,32 @@ def test_the_middleware_comes_out_of_the_image(build: Build) -> None:
     assert "--middleware=goodput_middleware.GoodputMiddleware" in engine["args"]
 
 
+def test_before_native_sidecars_the_exporter_is_a_container_like_others(
+    build: Build, tmp_path: Path
+) -> None:
+    """As the chart makes it; the engine stays first, and its argument is its own."""
+    folder = shutil.copytree(FOLDER, tmp_path / "kustomize") / "overlays" / "sidecar"
+    path = folder / "kustomization.yaml"
+    text = path.read_text("utf-8")
+    path.write_text(
+        text.replace("components/sidecar\n", "components/sidecar-container\n"), "utf-8"
+    )
+    documents = build(folder)
+    versions = [v for v in VERSIONS if int(v[2:]) < 29]
+    assert list(schema_faults(documents, versions=versions, custom=MONITOR)) == []
+    assert list(semantic_faults(documents)) == []
+    pod = _pod(_workload(documents))
+    assert [c["name"] for c in pod["containers"]] == ["vllm", "goodput"]
+    [engine, _] = pod["containers"]
+    assert "--middleware=goodput_middleware.GoodputMiddleware" in engine["args"]
+    chart = render(example("sidecar-old-kubernetes"))
+    patch = find(chart, "ConfigMap", "llm-goodput-patch")["data"]["sidecar.yaml"]
+    theirs = _pod(yaml.safe_load(patch))
+    assert _exporter(pod) == _exporter(theirs)
+    labels = _workload(documents)["spec"]["template"]["metadata"]["labels"]
+    assert labels["llm-goodput"] == "llm-goodput"
+
+
 def test_deployments_without_the_label_stay_as_they_are(
     build: Build, tmp_path: Path
 ) -> None:
