@@ -81,8 +81,9 @@ def judged(
     """
     panels = BUILT[f"llm-goodput-{board}.json"]["panels"]
     (panel,) = (panel for panel in panels if panel["title"] == title)
+    expr = panel["targets"][0]["expr"].replace("$__range", "10m")
     asked = {
-        "expr": re.sub(r"\$\w+", ".*", panel["targets"][0]["expr"]),
+        "expr": re.sub(r"\$\w+", ".*", expr),
         "eval_time": "10m",
         "exp_samples": [{"labels": k, "value": v} for k, v in expected.items()],
     }
@@ -187,6 +188,27 @@ def test_load_is_held_against_what_met_the_objective(
         'target:goodput_kv_cache_usage_max60s:max{model="m",target="t"}': "0.5x24",
     }
     said = judged("capacity", "Load against best served", series, expected)
+    assert_passes(need_tool("promtool"), tmp_path / "tests.yml", said)
+
+
+def test_a_panel_shows_the_engines_in_which_most_requests_wait(
+    tmp_path: Path, need_tool: Callable[[str], str]
+) -> None:
+    """Of a large fleet it has twenty lines; one that has gone is still among them."""
+    fleet = 22
+    names = [f'{{instance="i",pod="p{n}",target="t",model="m"}}' for n in range(fleet)]
+    series = {}
+    for waiting, labels in enumerate(names):
+        gone = waiting == fleet - 1
+        length = 4 if gone else 20
+        for metric, value in (
+            ("waiting_requests", waiting),
+            ("kv_cache_usage_ratio", 0.5),
+        ):
+            series[f"goodput_engine_{metric}{labels}"] = f"{value}x{length}"
+        series[f"goodput_engine_running_requests{labels}"] = "7x20"
+    expected = dict.fromkeys(names[fleet - 20 :], 7.0)
+    said = judged("constraint", "Queueing: running requests", series, expected)
     assert_passes(need_tool("promtool"), tmp_path / "tests.yml", said)
 
 

@@ -19,7 +19,16 @@ from builder.panels import (
     spans,
     tile,
 )
-from builder.query import BY_ENGINE, ENGINE, ENGINE_NAME, MODEL, mean, rate
+from builder.query import (
+    BY_ENGINE,
+    ENGINE,
+    ENGINE_NAME,
+    LINES,
+    MODEL,
+    hottest,
+    mean,
+    rate,
+)
 from builder.tables import Column, table_of
 
 NO_ENGINES = verdict.NO_ENGINES
@@ -153,7 +162,7 @@ def preemptions() -> d.Panel:
             "Lower --max-num-seqs, give the KV cache more, or add a replica.",
             "No engine seen",
         ),
-        Query(preempted, ENGINE_NAME),
+        Query(hottest(preempted), ENGINE_NAME),
         unit="reqps",
         least=1.0,
     )
@@ -170,7 +179,7 @@ def _memory() -> d.Panel:
             "At the limit with a queue or preemptions it is the memory that binds.",
             "No engine seen",
         ),
-        Query(f"max by ({BY_ENGINE}) ({usage})", ENGINE_NAME),
+        Query(hottest(f"max by ({BY_ENGINE}) ({usage})"), ENGINE_NAME),
         Query(limit(usage, KV_HIGH.value), "evidence limit"),
         unit="percentunit",
         most=1.0,
@@ -190,7 +199,7 @@ def _prefill() -> d.Panel:
             "or replicas help.",
             "No engine seen",
         ),
-        Query(f"sum by ({BY_ENGINE}) ({tokens})", ENGINE_NAME),
+        Query(hottest(f"sum by ({BY_ENGINE}) ({tokens})"), ENGINE_NAME),
         unit="si:tok/s",
     )
 
@@ -204,7 +213,9 @@ def _decode() -> d.Panel:
             "Growing with the batch while tokens/s stay: decode is saturated; see GPU "
             "for whether arithmetic or bandwidth.",
         ),
-        Query(mean("goodput_engine_itl_seconds", ENGINE, BY_ENGINE), ENGINE_NAME),
+        Query(
+            hottest(mean("goodput_engine_itl_seconds", ENGINE, BY_ENGINE)), ENGINE_NAME
+        ),
         unit="s",
     )
 
@@ -222,7 +233,8 @@ def _queue() -> d.Panel:
             "No engine seen",
         ),
         Query(
-            f"sum by ({BY_ENGINE}, reason) ({waiting})", f"{ENGINE_NAME} {{{{reason}}}}"
+            hottest(f"sum by ({BY_ENGINE}, reason) ({waiting})"),
+            f"{ENGINE_NAME} {{{{reason}}}}",
         ),
         unit="short",
         least=10.0,
@@ -239,7 +251,7 @@ def _running() -> d.Panel:
             "Flat at --max-num-seqs while others wait: the sequence cap binds.",
             "No engine seen",
         ),
-        Query(f"sum by ({BY_ENGINE}) ({running})", ENGINE_NAME),
+        Query(hottest(f"sum by ({BY_ENGINE}) ({running})"), ENGINE_NAME),
         unit="short",
     )
 
@@ -272,6 +284,8 @@ def _how() -> d.Panel:
         "A family binds only **under pressure**: requests wait, a criterion is missed, "
         "or more load brings no more tokens. A full cache or a busy GPU alone is a "
         "machine well used.\n\n"
+        f"Panels with a line an engine show the {LINES} in which most requests wait, "
+        "or which are fullest.\n\n"
         "`goodput diagnose` prints the evidence, and what is missing.",
     )
 

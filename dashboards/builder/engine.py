@@ -25,7 +25,9 @@ from builder.query import (
     BY_TARGET,
     ENGINE,
     ENGINE_NAME,
+    LINES,
     TARGET,
+    hottest,
     mean,
     quantile,
     rate,
@@ -50,16 +52,23 @@ def _states() -> d.Panel:
         f'{number} * (goodput_engine_state{{state="{state}",{TARGET}}} == 1)'
         for number, state in enumerate(ENGINE_STATES)
     )
+    others = f'goodput_engine_state{{state!="serving",{TARGET}}}'
+    spent = f"sum by ({BY_TARGET}) (sum_over_time({others}[$__range] @ end()))"
+    away = f"topk({LINES}, {spent})"
     return states(
         About(
             "State of each engine",
-            "Whether each engine answers, serves and makes progress.",
+            f"Whether each engine answers, serves and makes progress; the {LINES} that "
+            "did not for the longest.",
             "All green.",
             "stalled: work is there and no counter moves: take a stack dump and "
             "restart. down: see the pod's events and the end of its log.",
             NONE_SEEN,
         ),
-        Query(f"max by ({BY_TARGET}) ({numbered})", ENGINE_NAME),
+        Query(
+            f"max by ({BY_TARGET}) ({numbered})\nand on ({BY_TARGET}) {away}",
+            ENGINE_NAME,
+        ),
         said=[
             (number, state, STATE_COLORS[state])
             for number, state in enumerate(ENGINE_STATES)
@@ -134,7 +143,7 @@ def _cache() -> d.Panel:
             "At the limit with a queue or preemptions: memory binds.",
             NONE_SEEN,
         ),
-        Query(f"max by ({BY_ENGINE}) ({usage})", ENGINE_NAME),
+        Query(hottest(f"max by ({BY_ENGINE}) ({usage})"), ENGINE_NAME),
         Query(constraint.limit(usage, KV_HIGH.value), "evidence limit"),
         unit="percentunit",
         most=1.0,
@@ -173,8 +182,8 @@ def _hits() -> d.Panel:
             "A drop after a deployment: the start of prompts changed, or routing no "
             "longer keeps sessions together.",
         ),
-        Query(share, f"prefix hits {ENGINE_NAME}"),
-        Query(drafted, f"drafts kept {ENGINE_NAME}"),
+        Query(hottest(share), f"prefix hits {ENGINE_NAME}"),
+        Query(hottest(drafted), f"drafts kept {ENGINE_NAME}"),
         unit="percentunit",
         most=1.0,
     )
@@ -211,7 +220,10 @@ def _queued() -> d.Panel:
             "Near 0.",
             "See what binds.",
         ),
-        Query(mean("goodput_engine_queue_seconds", ENGINE, BY_ENGINE), ENGINE_NAME),
+        Query(
+            hottest(mean("goodput_engine_queue_seconds", ENGINE, BY_ENGINE)),
+            ENGINE_NAME,
+        ),
         unit="s",
         least=0.1,
     )

@@ -178,7 +178,7 @@ def _restarts() -> d.Panel:
             NONE_SEEN,
         ),
         Query(
-            f"3600 * sum by (target, pod) ({restarted})",
+            f"topk({HOT}, 3600 * sum by (target, pod) ({restarted}))",
             ENGINE_NAME,
         ),
         unit="suffix: /h",

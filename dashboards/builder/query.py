@@ -14,6 +14,7 @@ BY_CLASS = "model, slo_class"
 BY_TARGET = "instance, pod, target"
 BY_ENGINE = f"{BY_TARGET}, model"
 ENGINE_NAME = "{{target}} {{pod}}"
+LINES = 20  # that one panel can show of a large fleet
 CLASS_NAME = "{{model}} {{slo_class}}"
 
 # Set by Grafana, in milliseconds: the right edge of the picture since 1970, and the
@@ -65,6 +66,23 @@ def or_none(expr: str, label: str, known: str) -> str:
     """
     none = f'label_replace(0 * max({known}), "{label}", "none", "", "")'
     return f"({expr} > 0)\nor on () {none}"
+
+
+def _last(metric: str, matchers: str) -> str:
+    """Returns a gauge's last values in the shown time, also of what has gone since."""
+    return f"last_over_time({select(metric, matchers)}[$__range] @ end())"
+
+
+def hottest(expr: str) -> str:
+    """Returns the series of *expr* of the engines in which most requests wait.
+
+    Among those in which none waits, the fullest come first. It is judged once, at the
+    end of the shown time, so that a panel shows whole lines.
+    """
+    waiting = _last("goodput_engine_waiting_requests", ENGINE)
+    usage = _last("goodput_engine_kv_cache_usage_ratio", ENGINE)
+    order = f"sum by ({BY_TARGET}) ({waiting}) + max by ({BY_TARGET}) ({usage})"
+    return f"{expr}\nand on ({BY_TARGET}) topk({LINES}, {order})"
 
 
 def smaller(first: str, second: str) -> str:

@@ -7,7 +7,7 @@ from grafana_foundation_sdk.models import dashboard as d
 from analyzer.verdict import Family
 from builder.board import LEADING, SERVED, typed
 from builder.panels import BAD, DIM, GOOD, WARN, About, Query, states, tile
-from builder.query import BY_ENGINE, ENGINE
+from builder.query import BY_ENGINE, ENGINE, ENGINE_NAME, LINES, hottest
 from builder.tables import DRILL, Column, Link, field, table_of
 
 ASIDE = "nothing"
@@ -113,17 +113,20 @@ def families() -> d.Panel:
         f'{number} * (goodput_constraint{{family="{family}",{ENGINE}}} == 1)'
         for number, family in enumerate(Family)
     )
+    # Most engines have one rank, which needs no name.
+    named = f'label_replace(max by ({ranked}) ({numbered}), "rank", "", "rank", "0")'
     return states(
         About(
             "What bound each engine",
-            "The family of each engine's verdict over time.",
+            f"The family of each engine's verdict over time; the {LINES} engines in "
+            "which most requests wait, or which are fullest.",
             "Green: nothing binds. Short bands are bursts.",
             "Long bands of one colour are the limit to lift; a fleet in one colour "
             "needs a knob or replicas, one engine in another colour is a fault or "
             "uneven routing.",
             "No engine seen",
         ),
-        Query(f"max by ({ranked}) ({numbered})", "{{target}} {{pod}}"),
+        Query(hottest(named), f"{ENGINE_NAME} {{{{rank}}}}"),
         said=[
             (number, family.value, COLORS[family])
             for number, family in enumerate(Family)
