@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from grafana_foundation_sdk.models import dashboard as d
 
+from analyzer.diagnosis.thresholds import DRAM_HIGH, TENSOR_HIGH, Threshold
 from builder.board import Board, Line, exporters
 from builder.panels import BAD, GOOD, PLAIN, WARN, About, Query, Step, series, tile
 from builder.query import INSTANCE, or_none, ratio
@@ -45,6 +46,9 @@ def _table() -> d.Panel:
     ) -> Column:
         return Column(name, _of(metric), unit, colors, decimals=0, width=110)
 
+    def high(limit: Threshold) -> Sequence[Step]:
+        return ((None, GOOD), (limit.value, WARN))
+
     memory = f"goodput_gpu_memory_used_bytes{{{INSTANCE}}}"
     whole = f"goodput_gpu_memory_bytes{{{INSTANCE}}}"
     taken = ratio(f"max by ({DEVICE}) ({memory})", f"max by ({DEVICE}) ({whole})")
@@ -68,8 +72,8 @@ def _table() -> d.Panel:
         widths={"Node": 150, "GPU": 60, "MIG": 60, "Board": 230},
         columns=[
             column("Busy", "utilization_ratio"),
-            column("DRAM", "dram_active_ratio", colors=((None, GOOD), (0.6, WARN))),
-            column("Tensor", "tensor_active_ratio", colors=((None, GOOD), (0.5, WARN))),
+            column("DRAM", "dram_active_ratio", colors=high(DRAM_HIGH)),
+            column("Tensor", "tensor_active_ratio", colors=high(TENSOR_HIGH)),
             column("SM", "sm_active_ratio"),
             Column("Memory taken", _named(taken), "percentunit", decimals=0, width=130),
             column("Power", "power_watts", "watt"),
