@@ -128,6 +128,21 @@ def test_the_patch_of_a_gateway_shares_its_log(
     assert mounted == [shared, shared]
 
 
+def test_the_gateway_stays_the_first_container_before_native_sidecars(
+    need_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Also by syslog, where the patch changes nothing in the gateway's container."""
+    gateway = {"kind": "sidecar", "container": "vllm"}
+    documents = render(
+        {"mode": "gateway", "gateway": gateway, "sidecar": {"native": False}}
+    )
+    found = patched(documents, VLLM, need_tool("kubectl"), tmp_path)
+    containers = found["spec"]["template"]["spec"]["containers"]
+    assert [c["name"] for c in containers] == ["vllm", "goodput"]
+    [theirs] = yaml.safe_load(VLLM)["spec"]["template"]["spec"]["containers"]
+    assert containers[0] == theirs
+
+
 def test_a_misnamed_container_makes_a_deployment_that_is_refused(
     need_tool: Callable[[str], str], tmp_path: Path
 ) -> None:
