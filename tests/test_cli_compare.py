@@ -3,66 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 from benchmark_results import unpack
 from click.testing import Result
+from compared_servers import BEGIN, outcomes, write_log
 from goodput_command import goodput
 
-from analyzer.capacity.arrivals import OpenLoop, poisson
-from analyzer.capacity.engine import Engine
-from analyzer.capacity.fleet import Fleet
-from analyzer.capacity.machines import cpu_demo
-from analyzer.capacity.outcome import Outcome
-from analyzer.capacity.workload import Request
-from analyzer.simulation.envoy_log import log_line
 from analyzer.sweep.intervals import cut, share
 
-BEGIN = 1_700_000_000.0
 GOOD = "--good=ttft=1s,tpot=50ms,e2e=10s"
-
-
-def outcomes(
-    *,
-    rate: float,
-    number: int,
-    seed: int,
-    slower: float = 1.0,
-    longer: float = 1.0,
-    start: float = 0.0,
-) -> list[Outcome]:
-    """Returns what became of Poisson requests at a small server."""
-    rng = Random(seed)
-    config = cpu_demo()
-    config = replace(config, costs=config.costs.scaled(slower))
-
-    def asked() -> Iterator[Request]:
-        for index, at in zip(
-            range(number), poisson(rng, rate, start=start), strict=False
-        ):
-            prompt = int(longer * rng.randint(128, 384))
-            yield Request(index, at, prompt, rng.randint(32, 96))
-
-    fleet = Fleet([Engine(config)], OpenLoop(asked()), start=start)
-    return fleet.advance(math.inf)
-
-
-def write_log(path: Path, found: list[Outcome]) -> Path:
-    """Writes what a gateway in front of the server logs."""
-    host = "10.0.0.1:8000"
-    lines = [
-        log_line(outcome, model="m", host=host, ended=BEGIN + outcome.ended)
-        for outcome in found
-    ]
-    path.write_bytes(b"\n".join(lines) + b"\n")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -305,16 +258,6 @@ def test_a_side_that_cannot_be_read_is_told_in_one_sentence(
     assert message in result.stderr
     assert str(path) in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
-
-
-def test_a_recording_without_a_log_says_that_it_needs_one(
-    logs: dict[str, Path], tmp_path: Path
-) -> None:
-    """Bounds of an engine are no shares that could be compared."""
-    (tmp_path / "scrapes").mkdir()
-    result = compare(logs["before"], tmp_path, GOOD)
-    assert result.exit_code == 3
-    assert "without a request log has bounds only" in result.stderr
 
 
 def test_a_recording_is_compared_by_its_log_and_its_classes(

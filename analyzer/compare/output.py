@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -71,6 +72,8 @@ def _row(row: Row) -> dict[str, Any]:
         "metric": row.metric,
         "a": row.a,
         "b": row.b,
+        "a_bounds": row.a_bounds,
+        "b_bounds": row.b_bounds,
         "difference": None if row.a is None or row.b is None else row.b - row.a,
         "interval": None
         if difference is None
@@ -131,21 +134,29 @@ def _rows(rows: Sequence[Row]) -> Iterator[str]:
     """Yields the rows of one latency on a line, others on a line each."""
     parts = []
     for row in rows:
-        if row.a is None or row.b is None:
+        a, b = _told(row, row.a, row.a_bounds), _told(row, row.b, row.b_bounds)
+        if not a or not b:
             continue
         latency = _latency(row)
         name = row.metric.removesuffix("_seconds").removeprefix(f"{latency}_")
         name = name.replace("_", " ")
-        if row.metric == SHARE:
-            told = f"{row.a:.2%} → {row.b:.2%}"
-        else:
-            told = f"{row.a:.4g} → {row.b:.4g}{' s' * bool(latency)}"
-        parts.append(f"{name} {told}{_span(row)}")
+        unit = " s" * bool(latency)
+        parts.append(f"{name} {a} → {b}{unit}{_span(row)}")
     if rows and _latency(rows[0]):
         if parts:
             yield f"  {_latency(rows[0])}: {', '.join(parts)}"
         return
     yield from (f"  {part}" for part in parts)
+
+
+def _told(row: Row, value: float | None, bounds: tuple[float, float] | None) -> str:
+    """Returns a figure, or the bounds between which it lies; "" when unknown."""
+    shape = ".2%" if row.metric == SHARE else ".4g"
+    if bounds is not None:
+        if bounds[1] == math.inf:
+            return f"over {bounds[0]:{shape}}"
+        return f"{bounds[0]:{shape}}–{bounds[1]:{shape}}"
+    return "" if value is None else f"{value:{shape}}"
 
 
 def _span(row: Row) -> str:

@@ -16,10 +16,15 @@ LENGTHS = ("prompt_tokens", "output_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A value, and its interval where the source allows one."""
+    """A value, and its interval where the source allows one.
 
-    value: float
+    Of engines only `bounds` are known, between which the value lies; the interval is
+    then that of both bounds, and its estimate means nothing.
+    """
+
+    value: float | None
     interval: Interval | None = None
+    bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from analyzer.compare import from_report, from_requests, from_sweep
+from analyzer.compare import from_engine, from_report, from_requests, from_sweep
 from analyzer.compare.sample import CompareError, Side
 from analyzer.compare.span import Span
 from analyzer.config import Config
@@ -15,7 +15,7 @@ from analyzer.config_gateways import GatewaySource
 from analyzer.report.requests_csv import COLUMNS
 from analyzer.slo import SloClass
 from analyzer.sources.log_file import log_path
-from analyzer.sources.recording import SCRAPES
+from analyzer.sources.recording import SCRAPES, holds
 from analyzer.sweep.files import MAX_BYTES, read_files
 from analyzer.sweep.judge import curves_by_class
 
@@ -35,11 +35,8 @@ def read_side(
             log = log_path(path)
             if log is not None:
                 return _log(name, log, config, span)
-            if (path / SCRAPES).is_dir():
-                raise CompareError(
-                    f"{name}: a recording without a request log has bounds only, which "
-                    "cannot be told apart; record with a gateway or the middleware"
-                )
+            if holds(path, SCRAPES):
+                return from_engine.engine_side(name, path, config, span)
             return _benchmarks(name, path, classes, span)
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)

@@ -26,13 +26,18 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure of both sides; `difference` is B less A, with its interval."""
+    """One figure of both sides; `difference` is B less A, with its interval.
+
+    A side of which only bounds are known has no figure, and `bounds` of A or B.
+    """
 
     metric: str
     a: float | None
     b: float | None
     difference: Interval | None
     verdict: Verdict
+    a_bounds: tuple[float, float] | None = None
+    b_bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +173,13 @@ def _row(
 ) -> Row:
     first = None if a is None else a.value
     second = None if b is None else b.value
+    bounds = None if a is None else a.bounds, None if b is None else b.bounds
     if a is None or b is None or a.interval is None or b.interval is None:
-        return Row(metric, first, second, None, Verdict.UNKNOWN)
-    difference = b.interval.minus(a.interval).widened(factor)
+        return Row(metric, first, second, None, Verdict.UNKNOWN, *bounds)
+    if bounds == (None, None):
+        difference = b.interval.minus(a.interval).widened(factor)
+    else:
+        difference = _farthest(a.interval, b.interval)
     if metric == SHARE:  # no share is outside 0 and 1, so no difference beyond 1
         low, high = max(-1.0, difference.lower), min(1.0, difference.upper)
         difference = Interval(difference.estimate, low, high)
@@ -179,4 +188,12 @@ def _row(
         verdict = Verdict.BETTER if higher else Verdict.WORSE
     elif difference.upper < -margin:
         verdict = Verdict.WORSE if higher else Verdict.BETTER
-    return Row(metric, first, second, difference, verdict)
+    return Row(metric, first, second, difference, verdict, *bounds)
+
+
+def _farthest(a: Interval, b: Interval) -> Interval:
+    """Returns all differences that two ranges leave room for, wherever truth lies.
+
+    A bound has no distribution within which errors could cancel.
+    """
+    return Interval(b.estimate - a.estimate, b.lower - a.upper, b.upper - a.lower)
