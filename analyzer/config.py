@@ -43,13 +43,22 @@ class Config:
 
     def summary(self) -> str:
         """Returns in a few words how much it configures."""
-        words = [f"{len(self.slo_classes)} SLO classes", f"{len(self.engines)} engines"]
-        if self.engine_groups:
-            words.append(f"{len(self.engine_groups)} discovered groups of engines")
-        if self.gpus:
-            words.append(f"{len(self.gpus)} GPU exporters")
-        if self.gateways:
-            words.append(f"{len(self.gateways)} request logs")
+        amounts = (
+            (len(self.slo_classes), "SLO class", "SLO classes"),
+            (len(self.engines), "engine", "engines"),
+            (
+                len(self.engine_groups),
+                "discovered group of engines",
+                "discovered groups of engines",
+            ),
+            (len(self.gpus), "GPU exporter", "GPU exporters"),
+            (len(self.gateways), "request log", "request logs"),
+        )
+        words = [
+            f"{amount} {one if amount == 1 else many}"
+            for place, (amount, one, many) in enumerate(amounts)
+            if amount or place < 2
+        ]
         return ", ".join(words)
 
 
@@ -88,7 +97,10 @@ def read_config(node: Node) -> Config:
         ("gateways", config.gateways),
     ):
         _refuse_twins(members.get(section), [source.name for source in sources])
-    _refuse_logs_read_twice(members.get("gateways"), config.gateways)
+    urls = [(e.name, "url", getattr(e, "url", f" {e.name}")) for e in entries]
+    _refuse_read_twice(members.get("engines"), "engine", urls)
+    logs = _log_places(config.gateways)
+    _refuse_read_twice(members.get("gateways"), "log", logs)
     return config
 
 
@@ -103,17 +115,28 @@ def _refuse_twins(node: Node | None, names: list[str]) -> None:
             raise ConfigError(path, f"{name!r} is given twice", node.file)
 
 
-def _refuse_logs_read_twice(node: Node | None, logs: Sequence[GatewaySource]) -> None:
-    """Raises ConfigError for a log that two entries have: it would count twice."""
+def _refuse_read_twice(
+    node: Node | None, what: str, sources: Sequence[tuple[str, str, str]]
+) -> None:
+    """Raises ConfigError for a source that two entries have: it would count twice.
+
+    *sources* are each entry's name, and the key and value that say where it is.
+    """
     readers: dict[tuple[str, str], str] = {}
-    for index, log in enumerate(logs):
-        place = next(place for place in PLACES if getattr(log, place))
-        address = getattr(log, place)
-        first = readers.setdefault((place, address), log.name)
-        if node is not None and first != log.name:
-            path = f"{node.path}[{index}].{place}"
-            message = f"{shown(address)} is the log of {first!r} already"
+    for index, (name, key, address) in enumerate(sources):
+        first = readers.setdefault((key, address), name)
+        if node is not None and first != name:
+            path = f"{node.path}[{index}].{key}"
+            message = f"{shown(address)} is the {what} of {first!r} already"
             raise ConfigError(path, message, node.file)
+
+
+def _log_places(logs: Sequence[GatewaySource]) -> list[tuple[str, str, str]]:
+    places = [next(p for p in PLACES if getattr(log, p)) for log in logs]
+    return [
+        (log.name, place, getattr(log, place))
+        for log, place in zip(logs, places, strict=True)
+    ]
 
 
 def _read_limits(node: Node | None) -> Limits:

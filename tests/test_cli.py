@@ -46,7 +46,7 @@ def test_check_says_what_is_valid_and_what_is_not(tmp_path: Path) -> None:
     good = goodput("check", "--config.file", path)
     assert (good.exit_code, good.output) == (
         0,
-        f"{path}: valid, 1 SLO classes, 1 engines\n",
+        f"{path}: valid, 1 SLO class, 1 engine\n",
     )
     path.write_text("slo_classes: [{name: a, good: {ttft: 1}, objective: 0.9}]")
     bad = goodput("check", "--config.file", path)

@@ -228,7 +228,7 @@ def test_one_unreachable_engine_leaves_the_others_told_and_fails(
             tmp_path / "c.yml",
             f"name: gone, url: 'http://127.0.0.1:{free_port()}/metrics'",
             f"name: html, url: '{html.url}'",
-            f"name: secret, url: '{server.url}', "
+            f"name: secret, url: '{server.url}?secret', "
             "authorization: {credentials_file: /nonexistent/token}",
             f"name: good, url: '{server.url}'",
         )
@@ -257,7 +257,7 @@ def test_the_text_says_what_the_document_says(tmp_path: Path) -> None:
             form="text",
         )
     lines = found.output.splitlines()
-    assert lines[0] == f"{tmp_path / 'c.yml'}: valid, 1 SLO classes, 2 engines"
+    assert lines[0] == f"{tmp_path / 'c.yml'}: valid, 1 SLO class, 2 engines"
     assert f"vllm ({server.url}): vLLM 0.33.0, serving m" in lines
     assert "  also known as: an-adapter, another-name" in lines
     absent = next(c for c in CAPABILITIES if c.signal == "e2e")

@@ -120,7 +120,7 @@ def test_the_text_says_what_the_document_says(tmp_path: Path) -> None:
     config = configured(tmp_path, f"name: edge, path: '{log}'")
     found = check(config, form="text")
     lines = found.stdout.splitlines()
-    assert lines[0] == f"{config}: valid, 1 SLO classes, 0 engines, 1 request logs"
+    assert lines[0] == f"{config}: valid, 1 SLO class, 0 engines, 1 request log"
     assert f"edge ({log}): nginx, plain" in lines
     (file,) = [line for line in lines if line.startswith(f"  {log}: read; ")]
     assert file.endswith("access.log.3, access.log.2, access.log.1 and 2 more")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -38,24 +39,29 @@ def test_pages_are_on_disk_byte_by_byte(tmp_path: Path) -> None:
         "# é\n".encode() * 9999,
     ]
 
+    more = f"{LINE}2\n".encode()
+
     def script(peer: Peer) -> None:
-        for body in served:
-            if peer.request():
-                peer.send(answer(body))
+        for body in chain(served, repeat(more)):
+            if not peer.request():
+                return
+            peer.send(answer(body))
 
     recording = tmp_path / "r"
     with RawServer(script) as server:
         path = configuration(tmp_path / "c.yml", server.url, interval="200ms")
-        done = goodput("record", "--config.file", path, "--for", "800ms", recording)
+        done = goodput("record", "--config.file", path, "--for", "2s", recording)
     assert done.exit_code == 0
-    assert f"{recording}: 4 scrapes, 0 failed" in done.stderr
-    pages = sorted((recording / "scrapes").glob("*.prom"))
-    assert [page.name for page in pages] == [f"{n:04d}.prom" for n in range(4)]
-    assert [page.read_bytes() for page in pages] == served
     lines = index(recording)
-    assert [line[0] for line in lines] == ["0", "1", "2", "3"]
-    assert [line[2] for line in lines] == ["200"] * 4
-    assert [int(line[4]) for line in lines] == [len(body) for body in served]
+    assert f"{recording}: {len(lines)} scrapes, 0 failed" in done.stderr
+    pages = sorted((recording / "scrapes").glob("*.prom"))
+    assert [page.name for page in pages] == [
+        f"{int(line[0]):04d}.prom" for line in lines
+    ]
+    bodies = [page.read_bytes() for page in pages]
+    assert bodies == [*served, *[more] * (len(lines) - 4)]
+    assert {line[2] for line in lines} == {"200"}
+    assert [int(line[4]) for line in lines] == [len(body) for body in bodies]
     times = [float(line[1]) for line in lines]
     assert times == sorted(times)
     assert all(float(line[3]) > 0 for line in lines)

@@ -170,7 +170,7 @@ def test_check_asks_the_engines_that_are_found(tmp_path: Path) -> None:
         )
         plain = CliRunner().invoke(goodput, ["check", f"--config.file={path}"])
         assert plain.output == (
-            f"{path}: valid, 1 SLO classes, 0 engines, 2 discovered groups of engines\n"
+            f"{path}: valid, 1 SLO class, 0 engines, 2 discovered groups of engines\n"
         )
         command = ["check", f"--config.file={path}", "--live"]
         missing = CliRunner().invoke(goodput, command)

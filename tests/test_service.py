@@ -255,7 +255,7 @@ def test_config_check_answers_and_exits(tmp_path: Path) -> None:
     """--config.check validates without starting anything."""
     path = configuration(tmp_path / "c.yml", "http://localhost:1/metrics")
     good = exporter_command(f"--config.file={path}", "--config.check")
-    assert (good.returncode, good.stdout) == (0, f"{path}: 1 SLO classes, 1 engines\n")
+    assert (good.returncode, good.stdout) == (0, f"{path}: 1 SLO class, 1 engine\n")
     path.write_text("engines: [{name: a}]")
     bad = exporter_command(f"--config.file={path}", "--config.check")
     expected = f"{path}: engines[0]: needs exactly one of url, file_sd, dns\n"
