@@ -57,6 +57,15 @@ def test_the_charts_objects_pass(
     assert _failed(need_tool("checkov"), "kubernetes", tmp_path) == set()
 
 
+def test_state_on_the_node_costs_one_capability(
+    need_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The container that hands the directory over adds CHOWN; no other rule fails."""
+    _write(tmp_path / "objects.yaml", rendered("daemonset-state"))
+    failed = _failed(need_tool("checkov"), "kubernetes", tmp_path)
+    assert failed == {("CKV_K8S_25", "DaemonSet.serving.llm-goodput")}
+
+
 @pytest.mark.parametrize("name", ["standalone", "gateway"])
 def test_what_kustomize_builds_passes(
     name: str, need_tool: Callable[[str], str], tmp_path: Path
