@@ -258,6 +258,30 @@ def test_aiperf_figures_are_its_own(results: Path, folder: str) -> None:
         assert point.goodput.good == told["good_request_count"]["avg"]
 
 
+@pytest.mark.parametrize("load", [2, 8])
+def test_genai_perf_figures_are_its_own(results: Path, load: int) -> None:
+    """It writes no records that tell of tokens: percentiles bound its goodput."""
+    path = results / "genai-perf" / f"c{load}" / "profile_export_genai_perf.json"
+    told = document(path)
+    (run,) = runs_of(path)
+    assert (run.model, run.completed, run.concurrency) == ("demo-small", 24, load)
+    (point,) = points([run], slo(ttft=1.0, tpot=0.05, e2e=10.0))
+    for ours, theirs in (
+        ("ttft", "time_to_first_token"),
+        ("tpot", "inter_token_latency"),
+        ("e2e", "request_latency"),
+    ):
+        for level in ("p50", "p95", "p99"):
+            seconds = point.latencies[ours, level]
+            assert seconds is not None
+            assert seconds * 1000 == pytest.approx(told[theirs][level])
+    assert point.throughput == pytest.approx(told["request_throughput"]["avg"])
+    assert point.output_tokens is not None
+    assert point.output_tokens / point.seconds == pytest.approx(
+        told["output_token_throughput"]["avg"]
+    )
+
+
 def test_aiperf_records_alone_have_no_load(results: Path, tmp_path: Path) -> None:
     """They count, and say that nothing tells at which load."""
     path = tmp_path / "profile_export.jsonl"

@@ -66,7 +66,7 @@ def read(document: Document, file: str) -> Run:
     duration = completed / rate if rate else None
     phase = _phase(asked)
     old = part(asked, "loadgen") or part(part(asked, "perf_analyzer"), "stimulus")
-    models = part(asked, "models").get("items")
+    models = part(asked, "models").get("items") or asked.get("model_names")
     return Run(
         file=file,
         place="",
@@ -77,9 +77,11 @@ def read(document: Document, file: str) -> Run:
         model=_model(models),
         concurrency=number(phase.get("concurrency", old.get("concurrency"))),
         request_rate=_rate(phase.get("rate", old.get("request_rate"))),
-        input_tokens=_figure(document, "total_isl"),
+        input_tokens=_figure(document, "total_isl")
+        or _total(document, "input_sequence_length", completed),
         output_tokens=_figure(document, "total_osl")
-        or _figure(document, "total_output_tokens"),
+        or _figure(document, "total_output_tokens")
+        or _total(document, "output_sequence_length", completed),
         quantiles=_quantiles(document),
         reported_goodput=_figure(document, "goodput"),
         began=member(document, "start_time", str) or "",
@@ -101,9 +103,16 @@ def _rate(value: object) -> float | None:
 
 
 def _model(models: object) -> str:
-    if isinstance(models, list) and models and isinstance(models[0], dict):
-        return str(models[0].get("name") or "")
-    return ""
+    first = models[0] if isinstance(models, list) and models else None
+    if isinstance(first, dict):
+        return str(first.get("name") or "")
+    return first if isinstance(first, str) else ""  # of genai-perf
+
+
+def _total(document: Document, name: str, requests: float) -> float | None:
+    """Returns what the mean of *requests* adds up to: genai-perf tells no totals."""
+    mean = _figure(document, name)
+    return None if mean is None else mean * requests
 
 
 def _figure(document: Document, name: str) -> float | None:

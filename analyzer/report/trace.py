@@ -49,7 +49,8 @@ STYLES = (
         1,
         512,
         "aiperf profile --custom-dataset-type mooncake_trace --input-file {file} "
-        "--fixed-schedule --prompt-input-tokens-block-size {block}",
+        "--fixed-schedule --prompt-input-tokens-block-size {block} "
+        "--extra-inputs ignore_eos:true",
     ),
 )
 
