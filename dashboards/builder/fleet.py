@@ -20,7 +20,7 @@ from builder.panels import (
     tile,
     words,
 )
-from builder.query import BY_ENGINE, ENGINE, ENGINE_NAME, MODEL, TARGET, quantile, rate
+from builder.query import BY_ENGINE, ENGINE, ENGINE_NAME, MODEL, TARGET, grown, quantile
 from builder.tables import DRILL, Column, Link, field, table_of
 
 HOT = 10  # lines that one can still tell apart
@@ -168,20 +168,20 @@ def _hot(title: str, metric: str, shows: str, act: str, unit: str) -> d.Panel:
 
 def _restarts() -> d.Panel:
     chosen = f'{TARGET},kind="engine",reset="restart"'
-    restarted = rate("goodput_target_resets_total", chosen)
+    restarted = grown("goodput_target_resets_total", chosen)
     return series(
         About(
             "Restarts",
-            "Restarts of engines an hour, seen by their counters.",
+            "Restarts of engines at each step of the axis, seen by their counters.",
             "0 outside of rollouts.",
             "The same engine again and again: its log's end, out of memory, probes.",
             NONE_SEEN,
         ),
         Query(
-            f"topk({HOT}, 3600 * sum by (target, pod) ({restarted}))",
+            f"topk({HOT}, sum by (target, pod) ({restarted}))",
             ENGINE_NAME,
         ),
-        unit="suffix: /h",
+        unit="short",
         least=1.0,
     )
 

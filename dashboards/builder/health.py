@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models import dashboard as d
 
 from builder.board import Board, Line, exporters
 from builder.panels import BAD, GOOD, WARN, About, Query, series, tile, words
-from builder.query import INSTANCE, SITE, or_none, rate
+from builder.query import INSTANCE, SITE, grown, or_none, rate
 from builder.tables import Column, table_of
 
 NO_EXPORTER = "No exporter is scraped by this Prometheus"
@@ -158,18 +158,19 @@ def _failures() -> d.Panel:
 
 
 def _resets() -> d.Panel:
-    resets = rate("goodput_target_resets_total", INSTANCE)
+    resets = grown("goodput_target_resets_total", INSTANCE)
     return series(
         About(
-            "Counter resets an hour",
-            "restart: the process is new. series: some series only. other_process: a "
-            "load balancer in between; nothing can be counted then.",
+            "Counter resets",
+            "At each step of the axis. restart: the process is new. series: some "
+            "series only. other_process: a load balancer in between; nothing can be "
+            "counted then.",
             "0 outside of rollouts.",
             "other_process: scrape pods, not a Service.",
             NO_EXPORTER,
         ),
-        Query(f"3600 * sum by (reset) ({resets})", "{{reset}}"),
-        unit="suffix: /h",
+        Query(f"sum by (reset) ({resets})", "{{reset}}"),
+        unit="short",
         least=1.0,
     )
 
@@ -190,27 +191,27 @@ def _durations() -> d.Panel:
 
 
 def _dropped() -> d.Panel:
-    dropped = rate("goodput_label_values_dropped_total", INSTANCE)
-    missed = rate("goodput_sampler_missed_cycles_total", INSTANCE)
+    dropped = grown("goodput_label_values_dropped_total", INSTANCE)
+    missed = grown("goodput_sampler_missed_cycles_total", INSTANCE)
     return series(
         About(
             "Dropped labels, missed cycles",
-            "Series and requests an hour that count under “other”, and samples that "
-            "did not start since the one before still ran.",
+            "At each step of the axis, series and requests that count under “other”, "
+            "and samples that did not start since the one before still ran.",
             "0.",
             "Raise limits in the configuration; more CPU, or a longer interval.",
             NO_EXPORTER,
         ),
         Query(
             or_none(
-                f"3600 * sum by (label) ({dropped})",
+                f"sum by (label) ({dropped})",
                 "label",
                 f"goodput_build_info{{{INSTANCE}}}",
             ),
             "dropped: {{label}}",
         ),
-        Query(f"3600 * sum({missed})", "missed cycles"),
-        unit="suffix: /h",
+        Query(f"sum({missed})", "missed cycles"),
+        unit="short",
         least=1.0,
     )
 

@@ -34,6 +34,14 @@ def rate(metric: str, matchers: str) -> str:
     return f"rate({select(metric, matchers)}[$__rate_interval])"
 
 
+def grown(metric: str, matchers: str) -> str:
+    """Returns by how much a counter of rare events grew at each step.
+
+    A rate would make hundreds an hour of a single one.
+    """
+    return f"increase({select(metric, matchers)}[$__rate_interval])"
+
+
 def total(labels: str, expr: str) -> str:
     """Returns *expr* summed by *labels*, "" for one sum over everything."""
     return f"sum by ({labels}) ({expr})" if labels else f"sum({expr})"
