@@ -109,6 +109,28 @@ def test_a_page_stills_the_ticket_of_its_class_and_the_reasons(stack: Stack) -> 
     assert found == {"GoodputBudgetBurn/warning", "GoodputQueueingWithRoom/warning"}
 
 
+def test_a_pool_that_is_down_does_not_still_what_another_one_tells(
+    stack: Stack,
+) -> None:
+    """Also without labels of a site, when nothing but the job tells pools apart."""
+    down = {"alertname": "GoodputEngineDown", "severity": "warning", "target": "t"}
+    found = suppressed(
+        stack,
+        {"alertname": "GoodputEnginesDown", "severity": "critical", "job": "a"},
+        {**down, "job": "b"},
+        {"alertname": "GoodputModelUnserved", "severity": "warning", "model": "x"},
+    )
+    assert found == set()
+
+
+def test_a_page_by_bounds_stills_the_reasons_too(stack: Stack) -> None:
+    """They stand in it as they do in the exact one."""
+    page = alert("GoodputBoundBurn", "critical", slo="goodput_bound", slo_class="a")
+    why = alert("GoodputQueueingWithRoom", "warning", family="queueing")
+    found = suppressed(stack, {**page, "model": "n"}, {**why, "model": "n"})
+    assert found == {"GoodputQueueingWithRoom/warning"}
+
+
 def test_the_fault_of_one_pod_never_stills_the_page_of_a_fleet(stack: Stack) -> None:
     """Every alert on a target fires, and the pages stay."""
     on_targets = [
