@@ -7,6 +7,7 @@ from rule_worlds import (
     FAULT,
     INSTANCE,
     MODEL,
+    POOL,
     SCRAPED,
     TARGET,
     URL,
@@ -91,9 +92,7 @@ SOURCES = (
         states(a="down", b="stalled", c="serving", d="serving"),
         ("goodput_engine_state",),
         {
-            "cluster": "eu",
-            "namespace": "serving",
-            "job": "goodput",
+            **POOL,
             "severity": "critical",
             "constraint": "fault",
         },
@@ -222,12 +221,7 @@ EXPORTER = (
         own("goodput_build_info", level(1, minutes=20), 'version="0.1.0"'),
         own("goodput_build_info", level(1), 'version="0.1.0"'),
         ("goodput_build_info",),
-        {
-            "cluster": "eu",
-            "namespace": "serving",
-            "job": "goodput",
-            "severity": "warning",
-        },
+        {**POOL, "severity": "warning"},
         {"summary": "serving goodput: no goodput-exporter is left"},
     ),
     Case(
@@ -261,5 +255,21 @@ EXPORTER = (
         ("goodput_label_values_dropped_total",),
         {**INSTANCE, "label": "model", "severity": "info"},
         {"summary": "values of model count under other"},
+    ),
+    *(
+        Case(
+            "GoodputRulesOutdated",
+            own("goodput_slo_objective_ratio", level(other), f'slo_class="{name}"'),
+            own("goodput_slo_objective_ratio", level(0.95), 'slo_class="interactive"')
+            | own("goodput_slo_objective_ratio", " ".join(["_"] * 400), *unknown),
+            ("goodput_slo_objective_ratio",),
+            {**POOL, "slo_class": name, "severity": "warning"},
+            {"summary": f"{name}: the rules were made for other classes than 1 exp"},
+            name=title,
+        )
+        for title, name, other, unknown in (
+            ("rules-for-another-objective", "interactive", 0.9, ('slo_class="x"',)),
+            ("rules-without-a-class", "batch", 0.95, ('slo_class="batch"',)),
+        )
     ),
 )

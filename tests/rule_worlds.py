@@ -12,12 +12,8 @@ HOUR = 60 * MINUTE
 URL = "https://example.com/runbooks"
 MODEL = {"cluster": "eu", "namespace": "serving", "model": "m"}
 CLASS = {**MODEL, "slo_class": "interactive"}
-INSTANCE = {
-    "cluster": "eu",
-    "namespace": "serving",
-    "job": "goodput",
-    "instance": "10.0.0.7:10555",
-}
+POOL = {"cluster": "eu", "namespace": "serving", "job": "goodput"}
+INSTANCE = {**POOL, "instance": "10.0.0.7:10555"}
 TARGET = {**INSTANCE, "target": "vllm"}
 FAULT = {"severity": "warning", "constraint": "fault"}
 Series = Mapping[str, str]

@@ -96,6 +96,30 @@ def test_no_rule_makes_the_usual_mistakes() -> None:
             assert "> 0)" in expr or "count by" in expr, rule.name
 
 
+JOIN = re.compile(r"on \(([^)]*)\)\s+group_left \([^)]*\)\s+(\S+)")
+ONE_EACH = re.compile(r"\(*(?:1 - )?(?:sum|max|topk) by \(([^)]*)\)")
+
+
+def test_every_join_is_on_the_labels_that_its_one_side_is_aggregated_by() -> None:
+    """Two series where a rule wants one fail all of it: a restart leaves such pairs."""
+    joins = 0
+    for rule in RULES:
+        for join in JOIN.finditer(rule.expr):
+            one = ONE_EACH.match(rule.expr, join.start(2))
+            assert one, f"{rule.name}: {rule.expr[join.start() :]}"
+            assert one[1] == join[1], rule.name
+            joins += 1
+        assert len(JOIN.findall(rule.expr)) == rule.expr.count("group_left")
+    assert joins > len(GROUPS)
+
+
+def test_no_group_is_evaluated_as_seldom_as_prometheus_looks_back() -> None:
+    """At five minutes a series would be missing whenever an evaluation is late."""
+    for group in GROUPS:
+        minutes = re.fullmatch(r"([1-4])m|30s", group.interval)
+        assert minutes, f"{group.name}: {group.interval}"
+
+
 def test_quantiles_are_of_sums_by_bucket() -> None:
     """One quantile of all replicas, not one of each."""
     texts = [

@@ -68,6 +68,13 @@ RESOURCE = "goodput.prometheusrule.yml"
     help="Judged requests that an alert's short window must hold.",
 )
 @click.option(
+    "--minimum-failures",
+    type=click.IntRange(1, 1_000_000),
+    default=Options().minimum_failures,
+    show_default=True,
+    help="Bad requests that an alert's long window must hold.",
+)
+@click.option(
     "--time-scale",
     type=click.FloatRange(0.001, 1.0),
     default=1.0,
@@ -89,6 +96,7 @@ def rules_command(
     labels: tuple[str, ...],
     runbook_url: str,
     minimum_events: int,
+    minimum_failures: int,
     time_scale: float,
     recording: Path | None,
     output_format: str,
@@ -115,7 +123,10 @@ def rules_command(
         config_file = recording / "config.yml"
     classes = _classes(config_file)
     options = Options(
-        runbook_url=runbook_url, minimum_events=minimum_events, time_scale=time_scale
+        runbook_url=runbook_url,
+        minimum_events=minimum_events,
+        minimum_failures=minimum_failures,
+        time_scale=time_scale,
     )
     groups = rule_groups(classes, options)
     if recording is not None:

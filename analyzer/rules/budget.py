@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from analyzer.rules.requests import (
     GOOD,
-    OBJECTIVE,
-    OBJECTIVES,
+    allowed_share,
     half_hourly,
     judged,
     mean,
 )
-from analyzer.rules.rule import Options, Record, duration, on, regex
+from analyzer.rules.rule import SLOW_INTERVAL, Options, Record, duration, regex
 from analyzer.slo import SloClass
 
 RETENTION = 15 * 86400.0  # of Prometheus, unless it is told otherwise
@@ -28,13 +27,10 @@ def covered_name(seconds: float) -> str:
     return f"slo_class:goodput_budget_covered_seconds:count{duration(seconds)}"
 
 
-def recordings(
-    classes: Sequence[SloClass], options: Options, *, interval: float
-) -> list[Record]:
+def recordings(classes: Sequence[SloClass], options: Options) -> list[Record]:
     """Returns the budget left and the time covered, for each window of *classes*.
 
-    1 is untouched, 0 spent, below 0 overspent. *interval* is the nominal time
-    between two half-hour means, in seconds.
+    1 is untouched, 0 spent, below 0 overspent.
     """
     found = []
     for seconds in sorted({c.window_seconds for c in classes}):
@@ -42,13 +38,23 @@ def recordings(
         matchers = f'{{slo_class=~"{regex(names)}"}}'
         good = mean(GOOD, seconds, options, matchers)
         bad = f"1 - {good} / ({judged(seconds, options, matchers)} > 0)"
-        allowed = f"{on(OBJECTIVES)} group_left () (1 - {OBJECTIVE})"
-        found.append(Record(left_name(seconds), f"1 - ({bad}) / {allowed}"))
-        count = (
-            f"count_over_time({half_hourly(GOOD)}{matchers}[{options.span(seconds)}])"
-        )
-        found.append(Record(covered_name(seconds), f"{count} * {interval:g}"))
+        left = f"1 - ({bad}) / {allowed_share(options)}"
+        found.append(Record(left_name(seconds), left))
+        found.append(Record(covered_name(seconds), covered(seconds, options, matchers)))
     return found
+
+
+def covered(
+    seconds: float, options: Options, matchers: str, *, before: float = 0.0
+) -> str:
+    """Returns how many nominal seconds of a window were recorded.
+
+    The window of nominal *seconds* ends so long *before* now.
+    """
+    window = f"{half_hourly(GOOD)}{matchers}[{options.span(seconds)}]"
+    if before:
+        window += f" offset {options.span(before)}"
+    return f"count_over_time({window}) * {SLOW_INTERVAL:g}"
 
 
 def retention_warning(slo_class: SloClass) -> str:

@@ -10,12 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from analyzer.rules.advice import FIRST
+from analyzer.rules.bounds import EVENTS
 from analyzer.rules.requests import RATE, REQUESTS
-from analyzer.rules.rule import MODEL, TARGET, Options, Record, by, duration, on
+from analyzer.rules.rule import (
+    MODEL,
+    TARGET,
+    Options,
+    Record,
+    by,
+    duration,
+    newest,
+    on,
+)
 
 SECONDS = "model:goodput_constraint_seconds:rate5m"
 SHARE = "model:goodput_constraint:ratio_rate5m"
 LEADING = "model:goodput_constraint_leading:ratio_rate5m"
+OWN_LEADING = "model:goodput_own_constraint_leading:ratio_rate5m"
 ADVICE = "cause:goodput_advice:info"
 LEAST_SHARE = 0.05  # of the time, or what binds says nothing about the requests
 LEAD = 0.1
@@ -42,8 +53,8 @@ def rates(options: Options) -> list[Record]:
 def leading() -> list[Record]:
     """Returns the verdict that leads in 5 minutes, with what to do first as a label.
 
-    It is what annotations look up. One for each cluster and model, whatever the
-    namespace; none where no engine is seen or nothing binds.
+    It is what annotations look up; none where no engine is seen or nothing binds. A
+    namespace without engines, as a gateway's, has that of another one.
     """
     found: list[Record] = [
         Record(
@@ -53,11 +64,23 @@ def leading() -> list[Record]:
         )
         for cause, text in FIRST.items()
     ]
-    share = f'max {by((*_SERVED, *_CAUSE))} ({SHARE}{{family!~"{NOT_BINDING}"}})'
-    lead = f"topk {by(_SERVED)} (1, {share} > {LEAST_SHARE:g})"
-    known = f"{lead} * {on(('cause',))} group_left (advice) {ADVICE}"
-    found.append(Record(LEADING, f"{known}\nor {on(_SERVED)} {lead}"))
-    return found
+    share = f'max {by((*MODEL, *_CAUSE))} ({SHARE}{{family!~"{NOT_BINDING}"}})'
+    lead = f"topk {by(MODEL)} (1, {share} > {LEAST_SHARE:g})"
+    advice = newest(ADVICE, ("cause",))
+    known = f"{lead} * {on(('cause',))} group_left (advice) {advice}"
+    own = f"{known}\nor {on(MODEL)} {lead}"
+    keys = f"group {by(MODEL)} ({REQUESTS} unless {on(MODEL)} {SECONDS})"
+    return [
+        *found,
+        Record(OWN_LEADING, own),
+        Record(
+            LEADING,
+            f"{OWN_LEADING}\n"
+            f"or {on(MODEL)} {keys}\n"
+            f"* {on(_SERVED)} group_left (family, cause, advice) "
+            f"topk {by(_SERVED)} (1, {OWN_LEADING})",
+        ),
+    ]
 
 
 def _share(seconds: str) -> str:
@@ -82,11 +105,11 @@ def windowed(windows: Iterable[float], options: Options) -> list[Record]:
         # A verdict that was never given before has fewer points: sums, no averages.
         time = f"sum_over_time({SECONDS}[{options.span(seconds)}])"
         found.append(Record(share_name(seconds), _share(time)))
-        found.extend(_winner(seconds))
+        found.extend(_winner(seconds, options))
     return found
 
 
-def _winner(seconds: float) -> list[Record]:
+def _winner(seconds: float, options: Options) -> list[Record]:
     share = share_name(seconds)
     winner = f"model:goodput_constraint_family:winner{duration(seconds)}"
     family = f'sum {by((*MODEL, "family"))} ({share}{{family!~"{NOT_BINDING}"}})'
@@ -97,7 +120,9 @@ def _winner(seconds: float) -> list[Record]:
     own = f"topk {by(MODEL)} (1, {winner})"
     own = f'label_replace({own}, "constraint", "$1", "family", "(.+)")'
     own = f"group {by((*MODEL, 'constraint'))} ({own})"
-    keys = f"group {by(MODEL)} ({REQUESTS} or criterion:goodput_engine_events:rate5m)"
+    # As long as windows remember a model: an alert must not end for want of a label.
+    seen = (f"max_over_time({r}[{options.span(seconds)}])" for r in (REQUESTS, EVENTS))
+    keys = f"group {by(MODEL)} ({' or '.join(seen)})"
     elsewhere = f"sum {by((*_SERVED, 'constraint'))} ({own})"
     elsewhere = f"topk {by(_SERVED)} (1, {elsewhere})"
     unknown = f'label_replace({keys}, "constraint", "unknown", "", "")'
@@ -108,10 +133,11 @@ def _winner(seconds: float) -> list[Record]:
             verdict_name(seconds),
             f"{own}\n"
             f"or {match}\n"
-            f"{keys} * {on(_SERVED)} group_left (constraint) ({elsewhere} > bool 0)\n"
+            f"({keys} unless {match} {share})\n"
+            f"* {on(_SERVED)} group_left (constraint) ({elsewhere} > bool 0)\n"
             f"or {match}\n"
             f"{unknown}",
-            "Of the namespace itself, else of another one that serves the model: a "
-            "gateway may have its own. One series a model, always.",
+            "Of the namespace itself; without engines there, of another one that "
+            "serves the model: a gateway may have its own. One series a model, always.",
         ),
     ]

@@ -82,7 +82,8 @@ def alerts(options: Options) -> Iterator[Alert]:
         annotations=plain(
             options,
             "{{ $labels.model }}: no engine is seen that serves it, as one was",
-            "Scaled to zero on purpose, or gone? It is forgotten after six hours.",
+            "Scaled to zero on purpose, gone, or is its exporter away? It is forgotten "
+            "after six hours.",
             "down",
         ),
     )

@@ -8,6 +8,7 @@ from analyzer.rules import (
     bounds,
     budget,
     capacity_alerts,
+    class_alerts,
     constraint,
     engine_alerts,
     engines,
@@ -20,13 +21,19 @@ from analyzer.rules import (
 )
 from analyzer.rules.burn import burn_rows, refusal
 from analyzer.rules.limits import percentile_limits, stage_limits
-from analyzer.rules.rule import Alert, Group, Options, Record
+from analyzer.rules.rule import (
+    INTERVAL,
+    SLOW_INTERVAL,
+    Alert,
+    Group,
+    Options,
+    Record,
+)
 from analyzer.slo import SloClass
 
-INTERVAL = 30.0
 DETAILS_INTERVAL = 60.0
-SLOW_INTERVAL = 300.0
 HOUR = 3600.0
+GROUP_BYTES = 100_000  # of alerts, so that a group fits a resource of Kubernetes
 
 
 def rule_groups(classes: tuple[SloClass, ...], options: Options) -> tuple[Group, ...]:
@@ -59,17 +66,19 @@ def rule_groups(classes: tuple[SloClass, ...], options: Options) -> tuple[Group,
         *constraint.leading(),
         *constraint.windowed(verdicts, options),
     ]
-    for slo_class in classes:
-        slo_rules.extend(slo_alerts.alerts(slo_class, options))
+    first, *others = _shared_out(
+        [tuple(slo_alerts.alerts(slo_class, options)) for slo_class in classes]
+    )
     return (
-        group("slo", slo_rules),
+        group("slo", [*slo_rules, *first]),
+        *(group(f"slo-{number}", part) for number, part in enumerate(others, 2)),
         group(
             "budget",
             [
                 *requests.half_hours(
                     (requests.GOOD, requests.BAD, *bounds.RATES), options
                 ),
-                *budget.recordings(classes, options, interval=SLOW_INTERVAL),
+                *budget.recordings(classes, options),
             ],
             SLOW_INTERVAL,
         ),
@@ -91,9 +100,31 @@ def rule_groups(classes: tuple[SloClass, ...], options: Options) -> tuple[Group,
                 *engine_alerts.alerts(options),
                 *source_alerts.alerts(options),
                 *exporter_alerts.alerts(options),
+                *class_alerts.alerts(classes, options),
             ],
         ),
     )
+
+
+def _shared_out(of_classes: Iterable[tuple[Alert, ...]]) -> list[list[Alert]]:
+    """Returns the alerts of all classes in as many groups as their texts need.
+
+    Where few classes are, that is one, which is evaluated with its recordings.
+    """
+    parts: list[list[Alert]] = [[]]
+    size = 0
+    for alerts in of_classes:
+        texts = sum(
+            len(text)
+            for alert in alerts
+            for text in (alert.expr, alert.comment, *alert.annotations.values())
+        )
+        if parts[-1] and size + texts > GROUP_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].extend(alerts)
+        size += texts
+    return parts
 
 
 def warnings(classes: tuple[SloClass, ...]) -> list[str]:

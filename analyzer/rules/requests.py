@@ -13,7 +13,9 @@ from analyzer.rules.rule import (
     CLASS,
     CRITERION,
     GATEWAY,
+    INTERVAL,
     SITE,
+    SLOW_INTERVAL,
     Options,
     Record,
     by,
@@ -68,13 +70,26 @@ def _rate(level: str, labels: tuple[str, ...], name: str, options: Options) -> R
 def mean(record: str, seconds: float, options: Options, matchers: str = "") -> str:
     """Returns a recorded 5-minute rate over a window of nominal *seconds*.
 
-    Over days it is the mean of half-hour means, of which there are ten times fewer.
+    Over days it is the mean of half-hour means, of which there are eight times fewer.
     """
     if seconds <= RATE:
         return f"{record}{matchers}"
     if seconds > SLOW_FROM:
         record = half_hourly(record)
     return f"avg_over_time({record}{matchers}[{options.span(seconds)}])"
+
+
+def counted(record: str, seconds: float, options: Options, matchers: str = "") -> str:
+    """Returns how many events a recorded 5-minute rate saw in nominal *seconds*.
+
+    Where nothing was recorded nothing is counted: the mean of a series that is minutes
+    old, times the hours of a window, would make many failures of one.
+    """
+    every = INTERVAL
+    if seconds > SLOW_FROM:
+        record, every = half_hourly(record), SLOW_INTERVAL
+    span = options.span(seconds)
+    return f"sum_over_time({record}{matchers}[{span}]) * {options.scaled(every):g}"
 
 
 def half_hourly(record: str) -> str:
@@ -85,7 +100,7 @@ def half_hourly(record: str) -> str:
 def half_hours(records: Iterable[str], options: Options) -> list[Record]:
     """Returns the half-hour means that windows of days are made of.
 
-    They are recorded every 5 minutes: 28 days are 8064 values instead of 80640.
+    They are recorded every 4 minutes: 28 days are 10080 values instead of 80640.
     """
     return [Record(half_hourly(r), mean(r, HALF_HOUR, options)) for r in records]
 
@@ -94,6 +109,16 @@ def judged(seconds: float, options: Options, matchers: str = "") -> str:
     """Returns the rate of requests that are good or bad, in a window."""
     good, bad = (mean(record, seconds, options, matchers) for record in (GOOD, BAD))
     return f"({good} + {bad})"
+
+
+def allowed_share(options: Options) -> str:
+    """Returns what divides a share of bad requests: the share that may be bad.
+
+    It outlasts a gap in scrapes. Aggregated once more, since a copy of the recording,
+    federated with a label of its own, would make the match ambiguous.
+    """
+    known = f"last_over_time({OBJECTIVE}[{options.span(3600.0)}])"
+    return f"{on(OBJECTIVES)} group_left () (1 - max {by(OBJECTIVES)} ({known}))"
 
 
 def ratio_name(seconds: float) -> str:
@@ -112,11 +137,11 @@ def windowed(windows: Iterable[float], options: Options) -> list[Record]:
     Both are absent without a judged request: no traffic is neither good nor bad.
     """
     found = []
-    objective = f"{on(OBJECTIVES)} group_left () (1 - {OBJECTIVE})"
+    allowed = allowed_share(options)
     for seconds in windows:
         good = mean(GOOD, seconds, options)
         ratio = f"{good} / ({judged(seconds, options)} > 0)"
-        burn = f"(1 - {ratio_name(seconds)}) / {objective}"
+        burn = f"(1 - {ratio_name(seconds)}) / {allowed}"
         found.append(Record(ratio_name(seconds), ratio))
         found.append(Record(burn_name(seconds), burn))
     return found

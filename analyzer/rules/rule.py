@@ -12,6 +12,10 @@ CLASS = (*MODEL, "slo_class")
 CRITERION = (*CLASS, "criterion")
 TARGET = (*SITE, "job", "instance", "pod", "target")
 GATEWAY = (*SITE, "job", "instance", "pod", "gateway")
+# Nominal seconds between two evaluations. A series that is recorded less often than
+# the 5 minutes that Prometheus looks back would be missing from time to time.
+INTERVAL = 30.0
+SLOW_INTERVAL = 240.0
 
 
 class Severity(StrEnum):
@@ -63,12 +67,14 @@ class Options:
     """What a site may choose about its rules.
 
     `runbook_url` stands before the name of a runbook. `minimum_events` requests must
-    be judged in an alert's short window. `time_scale` multiplies every duration in
+    be judged in an alert's short window, and `minimum_failures` of them be bad in its
+    long one. `time_scale` multiplies every duration in
     expressions, `for` and intervals, for rehearsals: names keep the nominal one.
     """
 
     runbook_url: str = "alerts/runbooks"
     minimum_events: int = 10
+    minimum_failures: int = 3
     time_scale: float = 1.0
 
     def span(self, seconds: float) -> str:
@@ -97,6 +103,16 @@ def by(labels: tuple[str, ...]) -> str:
 def on(labels: tuple[str, ...]) -> str:
     """Returns the clause that matches two vectors on *labels*."""
     return f"on ({', '.join(labels)})"
+
+
+def newest(record: str, labels: tuple[str, ...]) -> str:
+    """Returns 1 for the latest series of *record* for each value of *labels*.
+
+    There may be several for minutes: a restart of Prometheus, or a ruler that never
+    ends a series, leaves what was recorded before. Joined as it is, that is an error
+    of the whole rule.
+    """
+    return f"(topk {by(labels)} (1, timestamp({record})) > bool 0)"
 
 
 def regex(values: tuple[str, ...]) -> str:

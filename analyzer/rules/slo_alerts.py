@@ -12,8 +12,18 @@ from analyzer.rules import bounds, budget, requests
 from analyzer.rules.burn import BurnRow, burn_rows, refusal
 from analyzer.rules.constraint import verdict_name
 from analyzer.rules.limits import WINDOW, Limit, percentile_limits, stage_limits
-from analyzer.rules.requests import RATE, REQUESTS, judged, mean
-from analyzer.rules.rule import CLASS, MODEL, Alert, Options, Severity, by, duration, on
+from analyzer.rules.requests import BAD, GOOD, RATE, REQUESTS, counted, judged, mean
+from analyzer.rules.rule import (
+    CLASS,
+    MODEL,
+    Alert,
+    Options,
+    Severity,
+    by,
+    duration,
+    newest,
+    on,
+)
 from analyzer.rules.texts import MISSED, link, looked_up, plain, with_cause
 from analyzer.slo import SloClass
 from analyzer.strict import format_duration
@@ -39,7 +49,7 @@ def alerts(slo_class: SloClass, options: Options) -> Iterator[Alert]:
 
 def _routed(expr: str, severity: Severity) -> str:
     """Returns *expr* with the label `constraint`, whose rule never lacks a model."""
-    verdict = verdict_name(VERDICT_WINDOWS[severity])
+    verdict = newest(verdict_name(VERDICT_WINDOWS[severity]), MODEL)
     return f"(\n{expr}\n)\n* {on(MODEL)} group_left (constraint) {verdict}"
 
 
@@ -57,19 +67,30 @@ def _number(value: float) -> str:
     return f"{value:.6g}"
 
 
+def _share(value: float) -> str:
+    """Returns a share near 1 with all its nines: 0.99999 is not 1."""
+    return f"{value:.12g}"
+
+
+def _all_but(value: float) -> str:
+    return _share(1 - float(_number(value)))
+
+
 def _burn(slo_class: SloClass, options: Options) -> Iterator[Alert]:
     chosen = f'{{slo_class="{slo_class.name}"}}'
-    objective, window = f"{slo_class.objective:.4g}", slo_class.window_seconds
+    objective, window = _share(slo_class.objective), slo_class.window_seconds
     for severity, rows, derivation in _by_severity(slo_class):
         pairs = []
         for row in rows:
             factor = _number(row.factor)
             few = judged(row.short, options, chosen)
             seconds = _number(options.scaled(row.short))
+            bad = counted(BAD, row.long, options, chosen)
             pairs.append(
                 f"  {requests.burn_name(row.long)}{chosen} > {factor}\n"
                 f"  and {requests.burn_name(row.short)}{chosen} > {factor}\n"
-                f"  and {few} * {seconds} >= {options.minimum_events}"
+                f"  and {few} * {seconds} >= {options.minimum_events}\n"
+                f"  and {bad} >= {options.minimum_failures}"
             )
         left = looked_up(
             f"{budget.left_name(window)}{{{CLASS_AT}}}",
@@ -114,20 +135,32 @@ def _bounds(slo_class: SloClass, options: Options) -> Iterator[Alert]:
         return
     chosen = f'{{slo_class="{slo_class.name}"}}'
     exact = f"({mean(REQUESTS, HOUR, options, chosen)} > 0)"
-    unless = f"unless {on(('cluster', 'model', 'slo_class'))} {exact}"
+    # Of another namespace only when it has no engines of its own, as a gateway's.
+    engines = f"{on(MODEL)} {mean(bounds.EVENTS, HOUR, options)}"
+    unless = (
+        f"unless {on(CLASS)} {exact}\n"
+        f"unless {on(('cluster', 'model', 'slo_class'))} ({exact} unless {engines})"
+    )
     for severity, rows, derivation in _by_severity(slo_class):
         page = severity is Severity.CRITICAL
         name = bounds.upper_name if page else bounds.lower_name
+        good = bounds.POSSIBLE if page else bounds.CERTAIN
         pairs = []
         for row in rows:
-            least = _number(1 - row.bad_share)
+            least = _all_but(row.bad_share)
             events = mean(bounds.EVENTS, row.short, options, chosen)
             events = f"{'max' if page else 'min'} {by(CLASS)} ({events})"
+            every, met = (
+                counted(record, row.long, options, chosen)
+                for record in (bounds.EVENTS, good)
+            )
             pairs.append(
                 f"  {name(row.long)}{chosen} < {least}\n"
                 f"  and {name(row.short)}{chosen} < {least}\n"
                 f"  and {events} * {_number(options.scaled(row.short))} "
-                f">= {options.minimum_events}"
+                f">= {options.minimum_events}\n"
+                f"  and max {by(CLASS)} ({every} - {met}) "
+                f">= {options.minimum_failures}"
             )
         expr = "(\n" + "\nor\n".join(pairs) + f"\n)\n{unless}"
         lower, upper = (
@@ -155,7 +188,7 @@ def _bounds(slo_class: SloClass, options: Options) -> Iterator[Alert]:
                     summary,
                     f"No request log: from the engine's histograms between {lower} and "
                     f"{upper} were good in the last hour; the objective is "
-                    f"{slo_class.objective:.4g}.\n"
+                    f"{_share(slo_class.objective)}.\n"
                     "A request log, or buckets at the thresholds (goodput check --live "
                     "prints the flag), would tell exactly.",
                 ),
@@ -171,7 +204,8 @@ def _budget(slo_class: SloClass, options: Options) -> Iterator[Alert]:
     left, covered = budget.left_name(window), budget.covered_name(window)
     yield Alert(
         name="GoodputBudgetSpent",
-        expr=f"{left}{chosen} < 0\nand {covered}{chosen} >= {_number(window / 4)}",
+        expr=f"{left}{chosen} < 0\nand {covered}{chosen} >= {_number(window / 4)}\n"
+        f"and count_over_time({GOOD}{chosen}[{options.span(6 * HOUR)}])",
         severity=Severity.WARNING,
         hold=options.span(HOUR),
         labels={"slo_class": slo_class.name, "slo": "goodput"},
@@ -181,13 +215,16 @@ def _budget(slo_class: SloClass, options: Options) -> Iterator[Alert]:
             "{{ $value | humanizePercentage }} of it is left: hold risky changes "
             "until it recovers.\n" + MISSED,
         ),
-        comment="Only when a quarter of the window was recorded.",
+        comment="A quarter of the window must be recorded, and some of it lately.",
     )
+    grown = f"({covered}{chosen} - {covered}{chosen} offset {options.span(DAY)})"
+    latest = budget.covered(DAY, options, chosen)
+    oldest = budget.covered(DAY, options, chosen, before=0.9 * window)
     yield Alert(
         name="GoodputBudgetHistoryShort",
         expr=f"{covered}{chosen} < {_number(0.9 * window)}\n"
-        f"and {covered}{chosen} - {covered}{chosen} offset {options.span(DAY)} "
-        f"< {_number(0.1 * DAY)}",
+        f"and {latest} - {grown} > {_number(0.1 * DAY)}\n"
+        f"unless {oldest}",
         severity=Severity.INFO,
         hold=options.span(HOUR),
         labels={"slo_class": slo_class.name},
@@ -199,7 +236,7 @@ def _budget(slo_class: SloClass, options: Options) -> Iterator[Alert]:
             f"--storage.tsdb.retention.time={duration(window)} or more.",
             "budget_history",
         ),
-        comment="It grows by a day a day until it is whole, unless it is deleted.",
+        comment="It grows by what is recorded until it is whole, unless it is deleted.",
     )
 
 
@@ -211,13 +248,13 @@ def _limit(limit: Limit, slo_class: SloClass, options: Options) -> Alert:
     seconds = format_duration(limit.seconds)
     stage = limit.matcher != ""
     quantile = (
-        f"histogram_quantile({_number(limit.share)}, sum by (le) "
+        f"histogram_quantile({_share(limit.share)}, sum by (le) "
         f"(rate({limit.metric}_bucket{{{CLASS_AT}{limit.matcher}}}"
         f"[{options.span(WINDOW)}])))"
     )
     now = looked_up(quantile, "humanizeDuration", arguments=CLASS_PLACE)
     expr = (
-        f"{limit.record}{chosen} < {_number(limit.share)}\nand {count} >= {wanted:.0f}"
+        f"{limit.record}{chosen} < {_share(limit.share)}\nand {count} >= {wanted:.0f}"
     )
     what = limit.name.removesuffix("_stage") if stage else limit.name
     return Alert(
@@ -233,7 +270,7 @@ def _limit(limit: Limit, slo_class: SloClass, options: Options) -> Alert:
             options,
             f"{WHO}: only {{{{ $value | humanizePercentage }}}} of requests within "
             f"{seconds} {'at stage' if stage else 'of'} {what}",
-            f"In the last hour {limit.share:.4g} of requests took up to {now}; the "
+            f"In the last hour {_share(limit.share)} of requests took up to {now}; the "
             f"limit is {seconds}.",
         ),
         comment=f"Rests on {MISSES_WANTED} requests past the limit at least.",

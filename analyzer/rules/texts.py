@@ -1,8 +1,7 @@
 """Annotations of alerts: templates that look up what binds at the time of the page.
 
 A value in an annotation may change without making the alert another one, so the
-verdict of the last minutes stands here and not in a label. The queries name cluster
-and model only: a gateway may be in another namespace than the engines.
+verdict of the last minutes stands here and not in a label.
 """
 
 from __future__ import annotations
@@ -12,8 +11,9 @@ from collections.abc import Mapping
 from analyzer.rules.constraint import LEADING
 from analyzer.rules.rule import Options
 
-PLACE = "$labels.cluster $labels.model"
-AT = "cluster=%q,model=%q"
+PLACE = "$labels.cluster $labels.namespace $labels.model"
+HERE = "cluster=%[1]q,namespace=%[2]q,model=%[3]q"
+ANYWHERE = "cluster=%[1]q,model=%[3]q"
 UNKNOWN = "unknown"
 
 
@@ -36,7 +36,7 @@ def looked_up(query: str, form: str, *, arguments: str = PLACE) -> str:
 def _leading(found: str, nothing: str) -> str:
     """Returns a template for the leading verdict; *found* sees its labels and share."""
     return (
-        f"{{{{ with query (printf `{LEADING}{{{AT}}}` {PLACE}) }}}}"
+        f"{{{{ with query (printf `{LEADING}{{{HERE}}}` {PLACE}) }}}}"
         f"{{{{ with first . }}}}{found}{{{{ end }}}}"
         f"{{{{ else }}}}{nothing}{{{{ end }}}}"
     )
@@ -55,18 +55,28 @@ ADVICE = _leading(
     "Look at errors and at the gateway, and run goodput diagnose: no limit of an "
     "engine shows.",
 )
+
+
+def _evidence(operation: str, record: str, form: str) -> str:
+    """Returns a template for a level of the model in the alert's own namespace.
+
+    Without engines there, as a gateway's, it is that of the cluster.
+    """
+    here, anywhere = (f"{operation}({record}{{{place}}})" for place in (HERE, ANYWHERE))
+    return looked_up(f"{here} or {anywhere}", form)
+
+
 EVIDENCE = "; ".join(
     (
         "fullest KV cache "
-        + looked_up(
-            f"max(model:goodput_kv_cache_usage_max60s:max{{{AT}}})",
-            "humanizePercentage",
+        + _evidence(
+            "max", "model:goodput_kv_cache_usage_max60s:max", "humanizePercentage"
         ),
-        looked_up(f"sum(model:goodput_waiting_requests:sum{{{AT}}})", 'printf "%.0f"')
+        _evidence("sum", "model:goodput_waiting_requests:sum", 'printf "%.0f"')
         + " waiting",
-        looked_up(f"sum(model:goodput_running_requests:sum{{{AT}}})", 'printf "%.0f"')
+        _evidence("sum", "model:goodput_running_requests:sum", 'printf "%.0f"')
         + " running",
-        looked_up(f"sum(model:goodput_preemptions:rate5m{{{AT}}})", 'printf "%.2g"')
+        _evidence("sum", "model:goodput_preemptions:rate5m", 'printf "%.2g"')
         + " preemptions/s",
     )
 )

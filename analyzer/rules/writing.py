@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from analyzer.rules.rule import Alert, Group, Record
 
+# What Kubernetes takes of one resource: `kubectl apply` keeps a copy of it in an
+# annotation of at most 256 KiB, and the operator's own limit is 512 KiB.
+RESOURCE_BYTES = 180_000
 NOTICE = "Written by `goodput rules`; change the configuration and write it anew."
 
 
@@ -18,30 +21,55 @@ def rule_file(groups: Sequence[Group]) -> str:
 def prometheus_rule(
     groups: Sequence[Group], *, name: str, labels: Mapping[str, str]
 ) -> str:
-    """Returns a PrometheusRule for the operator; *labels* are what it selects by."""
-    lines = [
-        f"# {NOTICE}",
-        "apiVersion: monitoring.coreos.com/v1",
-        "kind: PrometheusRule",
-        "metadata:",
-        f"  name: {_scalar(name)}",
-    ]
-    if labels:
-        lines += ["  labels:", *_mapping(labels, "    ")]
-    lines += ["spec:", *(f"  {line}".rstrip() for line in _groups(groups))]
-    return "\n".join(lines) + "\n"
+    """Returns PrometheusRules for the operator; *labels* are what it selects by.
+
+    It is one document unless the groups are too large for that; others are named
+    `name-2` and so on.
+    """
+    documents = []
+    for number, some in enumerate(_parts(groups), 1):
+        lines = [
+            f"# {NOTICE}",
+            "apiVersion: monitoring.coreos.com/v1",
+            "kind: PrometheusRule",
+            "metadata:",
+            f"  name: {_scalar(name if number == 1 else f'{name}-{number}')}",
+        ]
+        if labels:
+            lines += ["  labels:", *_mapping(labels, "    ")]
+        lines += ["spec:", *(f"  {line}".rstrip() for line in _groups(some))]
+        documents.append("\n".join(lines) + "\n")
+    return "---\n".join(documents)
+
+
+def _parts(groups: Sequence[Group]) -> list[list[Group]]:
+    """Returns *groups* in parts, each of which a resource has room for."""
+    parts: list[list[Group]] = [[]]
+    free = RESOURCE_BYTES
+    for group in groups:
+        size = sum(len(line.encode()) + 1 for line in _group(group))
+        if size > free and parts[-1]:
+            parts.append([])
+            free = RESOURCE_BYTES
+        parts[-1].append(group)
+        free -= size
+    return parts
 
 
 def _groups(groups: Sequence[Group]) -> Iterator[str]:
     yield "groups:"
     for group in groups:
-        yield f"- name: {_scalar(group.name)}"
-        yield f"  interval: {group.interval}"
-        yield "  rules:"
-        for rule in group.rules:
-            for line in rule.comment.splitlines():
-                yield f"  # {line}"
-            yield from (_record(rule) if isinstance(rule, Record) else _alert(rule))
+        yield from _group(group)
+
+
+def _group(group: Group) -> Iterator[str]:
+    yield f"- name: {_scalar(group.name)}"
+    yield f"  interval: {group.interval}"
+    yield "  rules:"
+    for rule in group.rules:
+        for line in rule.comment.splitlines():
+            yield f"  # {line}"
+        yield from (_record(rule) if isinstance(rule, Record) else _alert(rule))
 
 
 def _record(rule: Record) -> Iterator[str]:
