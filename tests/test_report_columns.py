@@ -23,7 +23,7 @@ from analyzer.report.decode import Decoder
 from analyzer.report.verdicts import VERDICTS, Judge
 from analyzer.slo import Match, SloClass, Threshold
 from analyzer.sources.log_blocks import pieces_of
-from analyzer.sources.log_lines import READ_BYTES, LineFinder
+from analyzer.sources.log_lines import PEEKED, READ_BYTES, LineFinder
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,6 +49,16 @@ def test_most_lines_of_envoy_need_no_parser(tmp_path: Path) -> None:
     assert sum(sizes) == path.stat().st_size
     assert decoder.lines.records > 0
     assert decoder.lines.parsed < 0.1 * decoder.lines.records
+
+
+def test_a_filter_that_came_to_envoy_later_is_seen(tmp_path: Path) -> None:
+    """Members that the begin of a log does not have are read where they are."""
+    data = content("episodes/ramp-a") + content("gateway/envoy-lua")
+    path = tmp_path / "access.log"
+    path.write_bytes(data)
+    assert b'"tok_first_us"' not in data[:PEEKED]
+    found, _ = read(path)
+    assert rows(found) == rows([columns_of(parsed(data)[0], ids=True)])
 
 
 @pytest.mark.parametrize("size", [20_000, 70_001])

@@ -37,7 +37,7 @@ ID = "request_id", "X-Request-Id"
 MOST_RETRIES = 1 << 20
 
 
-def members(headers: tuple[str, ...], *, ids: bool) -> Members:
+def members(_head: bytes, headers: tuple[str, ...], *, ids: bool) -> Members:
     """Returns the members that are read, with *headers* those of the classes."""
     wanted = {**HEADERS, **{f"header_{h}": h.title() for h in headers}}
     if ids:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from html import escape
 
 WIDTH, HEIGHT = 960, 220
+LABEL = 56  # width of one below an axis
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 28
 SPANS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600)
 DAY = 86400
@@ -154,7 +155,7 @@ def ranges(
         x = frame.x(power)
         parts.append(
             f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>'
-            f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">'
+            f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="{_anchor(x)}">'
             f"{escape(show(10.0**power))}</text>"
         )
     for i, (name, usual, far, told) in enumerate(rows):
@@ -187,7 +188,8 @@ def overlay(
     for i in range(5):
         x = frame.x(frame.right * i / 4)
         parts.append(
-            f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
+            f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" '
+            f'text-anchor="{_anchor(x)}">'
             f"{escape(show(frame.right * i / 4))}</text>"
         )
     path = "L".join(f"{frame.x(x):.1f} {frame.y(y):.1f}" for x, y in curve)
@@ -235,6 +237,11 @@ def _value_axis(frame: Frame, show: Show) -> list[str]:
     return parts
 
 
+def _anchor(x: float) -> str:
+    """Returns where a label at *x* has its place, so that none leaves the picture."""
+    return "end" if x > WIDTH - RIGHT - LABEL / 2 else "middle"
+
+
 def _time_axis(frame: Frame, *, bottom: float = HEIGHT - BOTTOM) -> list[str]:
     """Returns about eight times along the bottom, at round moments."""
     seconds = frame.right - frame.left
@@ -253,7 +260,7 @@ def _time_axis(frame: Frame, *, bottom: float = HEIGHT - BOTTOM) -> list[str]:
         parts.append(
             f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" '
             f'y2="{bottom + 4}"/><text x="{x:.1f}" y="{bottom + 18}" '
-            f'text-anchor="middle">{text}</text>'
+            f'text-anchor="{_anchor(x)}">{text}</text>'
         )
         moment += step
     return parts

@@ -19,7 +19,7 @@ from analyzer.report import (
     traefik_columns,
 )
 from analyzer.report.columns import Bools, Columns, columns_of, replaced, taken
-from analyzer.report.json_table import JsonReader, Members, Misread, Readers, Table
+from analyzer.report.json_table import JsonReader, Members, Misread, Readers
 from analyzer.sources.log_blocks import (
     MAX_LINE_BYTES,
     Piece,
@@ -89,14 +89,8 @@ class Decoder:
         self._headers = tuple(headers)
         self._ids = ids
         self._readers = Readers() if readers is None else readers
-        self._reader: JsonReader | None = None
-        self._members = Members({})
-        self._columns_of = envoy_columns.columns
-        way = WAYS.get(found.name)
-        if fast and way is not None:
-            self._members = way.members(self._headers, ids=ids)
-            self._columns_of = way.columns
-            self._reader = self._readers.take()
+        self._way = WAYS.get(found.name) if fast else None
+        self._reader = self._readers.take() if self._way is not None else None
         self.lines = Lines()
 
     def read(
@@ -108,8 +102,8 @@ class Decoder:
         and Misread may come at any time: then what was given is void, and the blocks
         have to be read. Raises LogError where the file cannot be read further.
         """
-        if ranges and self._reader is not None and piece.plain:
-            yield from self._read_range(piece, self._reader)
+        if ranges and self._reader is not None and self._way and piece.plain:
+            yield from self._read_range(piece, self._reader, self._way)
         else:
             yield from self._read_blocks(piece)
 
@@ -124,7 +118,7 @@ class Decoder:
         yield [self._finish()], 0
 
     def _read_range(
-        self, piece: Piece, reader: JsonReader
+        self, piece: Piece, reader: JsonReader, way: Way
     ) -> Iterator[tuple[list[Columns], int]]:
         begin, end = whole_lines(piece)
         with LineFinder(piece.path, begin) as finder:
@@ -132,9 +126,10 @@ class Decoder:
             head = finder.peek()
             if not head.startswith(b"{"):
                 raise Misread
-            tables = reader.read_range(piece.path, begin, end, self._members)
+            members = way.members(head, self._headers, ids=self._ids)
+            tables = reader.read_range(piece.path, begin, end, members)
             for table, size in tables if begin < end else ():
-                columns, odd = self._columns(table, head)
+                columns, odd = way.columns(table, head, self._headers, ids=self._ids)
                 if odd.mean() > MOST_ODD:
                     raise Misread
                 lines: list[bytes] = []
@@ -146,9 +141,6 @@ class Decoder:
         if piece.end is None or end < piece.end:
             # A last line without its newline.
             yield from self._read_blocks(replace(piece, begin=end))
-
-    def _columns(self, table: Table, head: bytes) -> tuple[Columns, Bools]:
-        return self._columns_of(table, head, self._headers, ids=self._ids)
 
     def _finish(self) -> Columns:
         """Returns what waited for later lines: none will come."""
@@ -165,12 +157,14 @@ class Decoder:
     def _read(self, data: bytes) -> list[Columns]:
         """Reads lines; where a table cannot, it halves them to find out which."""
         count = data.count(b"\n")
-        reader = self._reader
-        if reader is None or count < FEWEST or not data.startswith(b"{"):
+        reader, way = self._reader, self._way
+        if reader is None or way is None or count < FEWEST or not data.startswith(b"{"):
             return [self._parse(_split(data))]
-        table = reader.read(data, count, self._members)
+        head = data[:PEEKED]
+        members = way.members(head, self._headers, ids=self._ids)
+        table = reader.read(data, count, members)
         if table is not None:
-            columns, odd = self._columns(table, data[:PEEKED])
+            columns, odd = way.columns(table, head, self._headers, ids=self._ids)
             if odd.mean() > MOST_ODD:
                 self.close()
                 return [self._parse(_split(data))]

@@ -54,13 +54,24 @@ MEMBERS = {
     **dict.fromkeys(TEXTS, "VARCHAR"),
     "tok_done": "BOOLEAN",
 }
+# Of the Lua filter, beside tok_first_us, which tells that it is there.
+LUA = frozenset(("tok_done", "tok_events", "tok_last_us", "tok_max_gap_us"))
 ID = "x_request_id"
 
 
-def members(headers: tuple[str, ...], *, ids: bool) -> Members:
-    """Returns the members that are read, with *headers* those of the classes."""
+def members(head: bytes, headers: tuple[str, ...], *, ids: bool) -> Members:
+    """Returns the members that are read, with *headers* those of the classes.
+
+    Those of the Lua filter only when the *head* of the log has them.
+    """
     found = {**MEMBERS, **{h.replace("-", "_"): "VARCHAR" for h in headers}}
+    if not _has_lua(head):
+        found = {name: kind for name, kind in found.items() if name not in LUA}
     return Members({**found, ID: "VARCHAR"} if ids else found)
+
+
+def _has_lua(head: bytes) -> bool:
+    return b'"tok_first_us"' in head
 
 
 def columns(
@@ -70,10 +81,12 @@ def columns(
 
     *head* is the begin of the lines: what members they have.
     """
-    number = {name: table.number(name) for name in NUMBERS}
-    lua = b'"tok_first_us"' in head or bool(table.present("tok_first_us").any())
+    lua = _has_lua(head)
+    number = {name: table.number(name) for name in NUMBERS if lua or name not in LUA}
     kinds, kind, stream, flagged, odd = _kinds(table, number, headers, lua=lua)
-    odd |= _out_of_range(table, number)
+    odd |= _out_of_range(number)
+    if not lua and not np.isnan(number["tok_first_us"]).all():
+        odd[:] = True  # a filter that came later is read line by line
     start = number["start_epoch"]
     odd |= ~((start >= EARLIEST) & (start <= LATEST))
     first = number["us_us_rx_body_beg"] * 1e-6
@@ -178,13 +191,15 @@ def _kinds(
     )
 
 
-def _out_of_range(table: Table, number: dict[str, Floats]) -> Bools:
+def _out_of_range(number: dict[str, Floats]) -> Bools:
     """Returns the rows with a value that is none, which the parser refuses."""
-    odd = np.zeros(len(table), dtype=np.bool_)
+    odd = (number["duration"] < 0) | (number["duration"] > DAY * 1e3)
     for name in TIMES:
-        odd |= (number[name] < 0) | (number[name] > DAY * 1e6)
-    odd |= (number["duration"] < 0) | (number["duration"] > DAY * 1e3)
+        if name in number:
+            odd |= (number[name] < 0) | (number[name] > DAY * 1e6)
     for name in (*TOKENS, "response_code"):
+        if name not in number:
+            continue
         value = number[name]
         most = 999 if name == "response_code" else MOST_TOKENS
         odd |= (

@@ -44,7 +44,7 @@ TEXTS = (
 ID = "request_id"
 
 
-def members(_headers: tuple[str, ...], *, ids: bool) -> Members:
+def members(_head: bytes, _headers: tuple[str, ...], *, ids: bool) -> Members:
     """Returns the members that are read."""
     texts = (*TEXTS, ID) if ids else TEXTS
     return Members(

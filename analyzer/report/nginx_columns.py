@@ -52,7 +52,7 @@ def _header_members(headers: tuple[str, ...]) -> dict[str, str]:
     return {name: "http_" + name.replace("-", "_") for name in headers}
 
 
-def members(headers: tuple[str, ...], *, ids: bool) -> Members:
+def members(_head: bytes, headers: tuple[str, ...], *, ids: bool) -> Members:
     """Returns the members that are read, with *headers* those of the classes."""
     texts = [*TEXTS, *SECONDS, *MILLISECONDS, *STAMPS, *TOKENS]
     texts += ["msec", "status", "upstream_addr"]

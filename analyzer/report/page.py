@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
+from analyzer.report.cause import cause_of
 from analyzer.report.figures import amount, latency, moment, share, span
 from analyzer.report.page_html import mark, table
 from analyzer.report.page_plots import over_time, reconciliation, workload
 from analyzer.report.page_style import STYLE
 from analyzer.report.report import Report, Row, records
-from analyzer.report.text import MEASURES, STAGES, interval, missed_text
+from analyzer.report.text import interval
+from analyzer.report.words import MEASURES, STAGES, missed_text
 from analyzer.strict import format_duration
 
 TOP_TENANTS = 25
@@ -57,6 +59,7 @@ def _summary(report: Report) -> Iterator[str]:
             f"<span>{escape(row['model'])}</span></h3>"
             f'<p class="big">{escape(interval(row))}</p><p>of '
             f"{amount(row['total'])} requests were good</p><p>{verdict}</p>"
+            f"<p>{escape(' '.join(cause_of(report, row)))}</p>"
             f'<p class="soft">{escape(asked or "no criteria")}</p></section>'
         )
     yield f'<div class="cards">{"".join(cards)}</div>'

@@ -10,7 +10,8 @@ from analyzer.report.charts import Frame, Layer
 from analyzer.report.figures import amount, latency, share, span
 from analyzer.report.page_html import legend, table
 from analyzer.report.report import Report, Row, ratio, records
-from analyzer.report.text import MEASURES, reconciled_text
+from analyzer.report.text import reconciled_text
+from analyzer.report.words import MEASURES
 
 MOST_BARS = 800
 FAMILIES = (
@@ -45,7 +46,8 @@ def over_time(report: Report) -> Iterator[str]:
         for row in rows:
             sums[row["start"]] += row[name] or 0.0
         layers.append(Layer(name, style, [sums[s] for s in starts]))
-    yield legend([("good", "good"), ("unevaluable", "open"), ("bad", "miss")])
+    drawn = [layer for layer in layers if any(layer.heights)]
+    yield legend([(layer.name, layer.style) for layer in drawn])
     yield charts.stacked(
         starts,
         width,
@@ -182,12 +184,12 @@ def _by_prompt(report: Report) -> Iterator[str]:
     for row in records(report["by_prompt"]):
         by_model.setdefault(row["model"], []).append(row)
     for model, rows in by_model.items():
-        yield f"<h3>TTFT by the prompt's length: {escape(model)}</h3>"
+        yield f"<h3>TTFT by the prompt's tokens: {escape(model)}</h3>"
         yield legend([("p50", "usual"), ("p95", "far")])
         yield charts.ranges(
             [
                 (
-                    f"{row['from_tokens']}–",
+                    f"{_short(row['from_tokens'])}–{_short(row['to_tokens'])}",
                     row["p50"],
                     row["p95"],
                     _prompt_text(row),
@@ -197,6 +199,10 @@ def _by_prompt(report: Report) -> Iterator[str]:
             what=f"TTFT of {model} by the prompt's length in tokens",
             show=latency,
         )
+
+
+def _short(tokens: int) -> str:
+    return str(tokens) if tokens < 10_000 else f"{tokens >> 10}k"
 
 
 def _prompt_text(row: Row) -> str:

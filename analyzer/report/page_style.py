@@ -85,7 +85,7 @@ font-size:.875rem}}
 *{{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 body{{font-size:10pt}}header,main{{max-width:none;padding:0}}header{{padding:0}}
 h2,h3,.legend,.lane{{break-after:avoid}}.card,.plot,tr{{break-inside:avoid}}
-.scroll{{overflow:visible}}table,.soft,.legend,.lane,.facts{{font-size:8.5pt}}
+.scroll{{overflow:visible;break-inside:avoid}}table,.soft,.legend,.lane,.facts{{font-size:8.5pt}}
 th,td{{padding-right:.6rem}}
 @page{{size:A4;margin:15mm}}}}
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from analyzer.report.cause import cause_of
 from analyzer.report.figures import (
     TOKENS,
     amount,
@@ -15,24 +16,10 @@ from analyzer.report.figures import (
     span,
 )
 from analyzer.report.report import Report, Row, records
+from analyzer.report.words import MEASURES, STAGES, missed_text
 from analyzer.strict import format_duration
 
 TOP = 10
-MEASURES = {
-    "ttft": "TTFT",
-    "tpot": "TPOT",
-    "max_gap": "largest gap",
-    "e2e": "E2E",
-    "prompt_tokens": "prompt tokens",
-    "output_tokens": "output tokens",
-}
-STAGES = {
-    "gateway": "before the server",
-    "first_token": "server, to the first token",
-    "output": "server, output",
-    "serving": "server",
-    "delivery": "after the server",
-}
 
 
 def lines_of(report: Report) -> Iterator[str]:
@@ -40,6 +27,7 @@ def lines_of(report: Report) -> Iterator[str]:
     for part in (
         _period,
         _goodput,
+        _causes,
         _misses,
         _budget,
         _percentiles,
@@ -106,17 +94,18 @@ def _goodput(report: Report) -> Iterator[str]:
     )
 
 
+def _causes(report: Report) -> Iterator[str]:
+    for row in records(report["goodput"]):
+        sentences = " ".join(cause_of(report, row))
+        if sentences:
+            yield f"{row['class']} {row['model']}: {sentences}"
+
+
 def interval(row: Row) -> str:
     """Returns the share of good requests, as an interval where some are not known."""
     if row["lower"] is None or row["lower"] == row["upper"]:
         return share(row["upper"])
     return f"{share(row['lower'])}–{share(row['upper'])}"
-
-
-def missed_text(row: Row) -> str:
-    """Returns which criterion was missed, with its limit."""
-    name = MEASURES.get(row["criterion"], row["criterion"])
-    return f"{name} > {row['threshold']}" if row["threshold"] else str(name)
 
 
 def _misses(report: Report) -> Iterator[str]:

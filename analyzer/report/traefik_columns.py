@@ -42,7 +42,7 @@ def _header_members(headers: tuple[str, ...]) -> dict[str, str]:
     return {name: f"request_{name.title()}" for name in headers}
 
 
-def members(headers: tuple[str, ...], *, ids: bool) -> Members:
+def members(_head: bytes, headers: tuple[str, ...], *, ids: bool) -> Members:
     """Returns the members that are read, with *headers* those of the classes."""
     texts = [*TEXTS, START, *_header_members(headers).values(), *([ID] if ids else [])]
     return Members(

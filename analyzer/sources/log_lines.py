@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-READ_BYTES = 256 << 10  # memory of that size stays in the cache, and is used again
+READ_BYTES = 128 << 10  # memory of that size stays in the cache, and is used again
 PEEKED = 1 << 16
 _NEWLINE = ord("\n")
 
