@@ -251,9 +251,10 @@ def _burn() -> d.Panel:
     return series(
         About(
             "Burn rate against what alerts",
-            "How many times faster than allowed the budget is spent. A page needs an "
-            "hour's and five minutes' burn above the page limit; a ticket days' burn "
-            "above the ticket limit.",
+            "How many times faster than allowed the budget is spent. A page needs the "
+            "burn of five minutes and of an hour (of a quarter of an hour where the "
+            "limit is half of all requests bad) above the page limit; a ticket that of "
+            "days above the ticket limit.",
             "Below 1.",
             "Above the page limit: act now. Between: in working hours.",
             NO_LOG,
