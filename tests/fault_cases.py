@@ -116,6 +116,15 @@ SOURCES = (
         {"summary": "node: GPU figures are 20m 0s old"},
     ),
     Case(
+        "GoodputGpuSourceStale",
+        own("goodput_target_up", level(0), 'target="node"', 'kind="gpu"'),
+        own("goodput_target_up", level(1), 'target="node"', 'kind="gpu"'),
+        ("goodput_target_up",),
+        {**INSTANCE, "target": "node", "severity": "warning"},
+        {"summary": "node: no GPU figures since the exporter started"},
+        name="gpu-source-never-seen",
+    ),
+    Case(
         "GoodputGatewaySilent",
         {**finishing(), **counted((2.0, 15), (0.0, 300))},
         counted((2.0, 300)),

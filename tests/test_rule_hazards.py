@@ -34,7 +34,7 @@ def groups(share: float = 0.95) -> Sequence[Group]:
     """Returns the rules of one class with an objective."""
     text = (
         "slo_classes: [{name: interactive, good: {ttft: 1s, tpot: 50ms, e2e: 10s}, "
-        f"objective: {share}, window: 28d}}]"
+        f"percentiles: {{ttft: {{p95: 1s}}}}, objective: {share}, window: 28d}}]"
     )
     every = rule_groups(parse_config(text).slo_classes, Options())
     return [group for group in every if "-details-" not in group.name]
@@ -116,6 +116,7 @@ def failures(*minutes: int, per_minute: float, begin: int = 0) -> dict[str, str]
         bad.append(f"{failed:g}")
         every.append(f"{total:g}")
     return {
+        **objective(),
         f"goodput_good_requests_total{LOG}": " ".join(good),
         f"goodput_bad_requests_total{LOG}": " ".join(bad),
         f"goodput_requests_total{LOG}": " ".join(every),
@@ -136,6 +137,29 @@ def test_several_failed_requests_page_at_99_9_percent(fired: Evaluate) -> None:
     """Five in a row are no chance."""
     series = failures(30, 31, 32, 33, 34, per_minute=2.4)
     assert pages(fired(series, 36, share=0.999)) == [36]
+
+
+def test_a_young_log_is_not_taken_for_an_old_one(fired: Evaluate) -> None:
+    """One failure a minute: ten of them take ten minutes, whatever the window."""
+    series = failures(*range(31, 90), per_minute=1, begin=30)
+    assert pages(fired(series, *range(31, 41))) == []
+    assert pages(fired(series, 46)) == [46]
+
+
+def test_a_young_histogram_is_not_taken_for_an_old_one(fired: Evaluate) -> None:
+    """A p95 of sixty requests rests on three of them, which is chance."""
+    values = ["_"] * 30 + [f"{min(3.0 * m, 60):g}" for m in range(170)]
+    within = ["_"] * 30 + [f"{min(2.7 * m, 54):g}" for m in range(170)]
+    series = {}
+    for suffix, extra, numbers in (
+        ("bucket", ',le="1.0"', within),
+        ("bucket", ',le="+Inf"', values),
+        ("count", "", values),
+    ):
+        name = f"goodput_request_ttft_seconds_{suffix}{LOG[:-1]}{extra}}}"
+        series[name] = " ".join(numbers)
+    alert = "GoodputPercentileMissed"
+    assert fired(series, *range(31, 90), alerts=[alert]) == []
 
 
 def test_one_slow_request_of_an_engine_pages_nobody(fired: Evaluate) -> None:

@@ -85,6 +85,8 @@ def counted(record: str, seconds: float, options: Options, matchers: str = "") -
     Where nothing was recorded nothing is counted: the mean of a series that is minutes
     old, times the hours of a window, would make many failures of one.
     """
+    if seconds <= RATE:
+        return f"{record}{matchers} * {options.scaled(seconds):g}"
     every = INTERVAL
     if seconds > SLOW_FROM:
         record, every = half_hourly(record), SLOW_INTERVAL

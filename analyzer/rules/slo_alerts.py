@@ -12,7 +12,7 @@ from analyzer.rules import bounds, budget, requests
 from analyzer.rules.burn import BurnRow, burn_rows, refusal
 from analyzer.rules.constraint import verdict_name
 from analyzer.rules.limits import WINDOW, Limit, percentile_limits, stage_limits
-from analyzer.rules.requests import BAD, GOOD, RATE, REQUESTS, counted, judged, mean
+from analyzer.rules.requests import BAD, GOOD, RATE, REQUESTS, counted, mean
 from analyzer.rules.rule import (
     CLASS,
     MODEL,
@@ -83,14 +83,15 @@ def _burn(slo_class: SloClass, options: Options) -> Iterator[Alert]:
         pairs = []
         for row in rows:
             factor = _number(row.factor)
-            few = judged(row.short, options, chosen)
-            seconds = _number(options.scaled(row.short))
-            bad = counted(BAD, row.long, options, chosen)
+            good, bad = (
+                counted(record, row.short, options, chosen) for record in (GOOD, BAD)
+            )
+            failed = counted(BAD, row.long, options, chosen)
             pairs.append(
                 f"  {requests.burn_name(row.long)}{chosen} > {factor}\n"
                 f"  and {requests.burn_name(row.short)}{chosen} > {factor}\n"
-                f"  and {few} * {seconds} >= {options.minimum_events}\n"
-                f"  and {bad} >= {options.minimum_failures}"
+                f"  and {good} + {bad} >= {options.minimum_events}\n"
+                f"  and {failed} >= {options.minimum_failures}"
             )
         left = looked_up(
             f"{budget.left_name(window)}{{{CLASS_AT}}}",
@@ -148,7 +149,7 @@ def _bounds(slo_class: SloClass, options: Options) -> Iterator[Alert]:
         pairs = []
         for row in rows:
             least = _all_but(row.bad_share)
-            events = mean(bounds.EVENTS, row.short, options, chosen)
+            events = counted(bounds.EVENTS, row.short, options, chosen)
             events = f"{'max' if page else 'min'} {by(CLASS)} ({events})"
             every, met = (
                 counted(record, row.long, options, chosen)
@@ -157,8 +158,7 @@ def _bounds(slo_class: SloClass, options: Options) -> Iterator[Alert]:
             pairs.append(
                 f"  {name(row.long)}{chosen} < {least}\n"
                 f"  and {name(row.short)}{chosen} < {least}\n"
-                f"  and {events} * {_number(options.scaled(row.short))} "
-                f">= {options.minimum_events}\n"
+                f"  and {events} >= {options.minimum_events}\n"
                 f"  and max {by(CLASS)} ({every} - {met}) "
                 f">= {options.minimum_failures}"
             )
@@ -243,8 +243,7 @@ def _budget(slo_class: SloClass, options: Options) -> Iterator[Alert]:
 def _limit(limit: Limit, slo_class: SloClass, options: Options) -> Alert:
     chosen = f'{{slo_class="{limit.slo_class}"}}'
     wanted = MISSES_WANTED / (1 - limit.share)
-    count = mean(limit.events, WINDOW, options, chosen)
-    count = f"{count} * {_number(options.scaled(WINDOW))}"
+    count = counted(limit.events, WINDOW, options, chosen)
     seconds = format_duration(limit.seconds)
     stage = limit.matcher != ""
     quantile = (

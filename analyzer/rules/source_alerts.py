@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analyzer.rules.requests import REQUESTS, mean
-from analyzer.rules.rule import GATEWAY, Alert, Options, Severity, by, on
+from analyzer.rules.requests import REQUESTS, counted, mean
+from analyzer.rules.rule import GATEWAY, SITE, Alert, Options, Severity, by, on
 from analyzer.rules.texts import plain
 
 MINUTE = 60.0
@@ -27,19 +27,21 @@ def alerts(options: Options) -> Iterator[Alert]:
 
 
 def _silent(options: Options) -> Iterator[Alert]:
+    target = by((*SITE, "job", "instance", "target"))
+    success = 'goodput_target_last_success_timestamp_seconds{kind="gpu"}'
     yield Alert(
         name="GoodputGpuSourceStale",
-        expr="time() - max by (cluster, namespace, job, instance, target) "
-        '(goodput_target_last_success_timestamp_seconds{kind="gpu"}) '
-        f"> {STALE_SECONDS:g}\n"
+        expr=f"time() - max {target} ({success}) > {STALE_SECONDS:g}\n"
+        f'or max {target} (goodput_target_up{{kind="gpu"}} unless {success}) == 0\n'
         "or max by (cluster, namespace, job, instance, uuid) "
         f"(goodput_gpu_data_age_seconds) > {STALE_SECONDS:g}",
         severity=Severity.WARNING,
         hold=options.span(5 * MINUTE),
         annotations=plain(
             options,
-            "{{ or $labels.uuid $labels.target }}: GPU figures are "
-            "{{ $value | humanizeDuration }} old",
+            "{{ or $labels.uuid $labels.target }}: "
+            "{{ if $value }}GPU figures are {{ $value | humanizeDuration }} old"
+            "{{ else }}no GPU figures since the exporter started{{ end }}",
             "Verdicts between compute and bandwidth lack their evidence.",
             "gpu_source",
         ),
@@ -84,7 +86,7 @@ def _untold(options: Options) -> Iterator[Alert]:
     yield Alert(
         name="GoodputUnevaluable",
         expr=f"{unknown} / ({every} > 0) > {UNEVALUABLE:g}\n"
-        f"and {every} * {options.scaled(HOUR):g} >= {options.minimum_events}",
+        f"and {counted(REQUESTS, HOUR, options)} >= {options.minimum_events}",
         severity=Severity.WARNING,
         hold=options.span(15 * MINUTE),
         annotations=plain(

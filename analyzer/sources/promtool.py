@@ -33,6 +33,7 @@ _SAMPLE = re.compile(
     r"(?P<name>[a-zA-Z_:][\w:]*)?(?P<labels>\{(?:[^\"}]|\"(?:[^\"\\]|\\.)*\")*\}) "
     r"(?P<value>[^ ,]+)"
 )
+_GROUP = re.compile(r"^(?:- |  )name: ['\"]?([\w.-]+)", re.MULTILINE)
 _PART = re.compile(r"(\d+)(ms|[smhdwy])")
 _UNITS = {
     "ms": 0.001,
@@ -100,6 +101,8 @@ def evaluate(
         (directory / "rules.yml").write_text(rules, encoding="utf-8")
         document = {
             "rule_files": ["rules.yml"],
+            # Otherwise any order, another one each time.
+            "group_eval_order": _GROUP.findall(rules),
             "evaluation_interval": duration(every),
             "tests": [_test(world) for world in worlds],
         }
