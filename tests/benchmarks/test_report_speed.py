@@ -13,7 +13,7 @@ import pytest
 from episodes import NAMES
 from recorded_logs import content
 
-from analyzer.report.envoy_columns import MEMBERS
+from analyzer.report.envoy_columns import members
 
 ROUNDS = int(os.environ.get("REPORT_ROUNDS", "3"))
 LINES = int(os.environ.get("REPORT_LINES", "300000"))
@@ -33,6 +33,7 @@ duckdb.connect().execute(
     us_us_rx_body_beg: 'DOUBLE'}) GROUP BY ALL''', [sys.argv[1]]).fetchall()
 """
 KEYS = ("llm_model", "tenant", "response_code")
+MEMBERS = members(b"", (), ids=False).types
 SAME = """
 import duckdb, sys
 duckdb.connect().execute(
