@@ -36,7 +36,10 @@ _PER_LOG = ("requests", "good_requests")
 
 
 def rates(options: Options) -> list[Record]:
-    """Returns 5-minute rates, by log and of the fleet, and objectives."""
+    """Returns 5-minute rates, by log and of the fleet, and objectives.
+
+    Misses too, or their share of the requests would be one of two moments.
+    """
     labels = (*GATEWAY, "model", "slo_class")
     found = []
     for name in _COUNTS:
@@ -46,20 +49,19 @@ def rates(options: Options) -> list[Record]:
         found.append(_rate("gateway", labels, name, options))
         whole = f"sum {by(CLASS)} (gateway:goodput_{name}:rate5m)"
         found.append(Record(f"slo_class:goodput_{name}:rate5m", whole))
+    misses = f"rate(goodput_criterion_misses_total[{options.span(RATE)}])"
     objective = f"max {by(OBJECTIVES)} (goodput_slo_objective_ratio)"
-    return [*found, Record(OBJECTIVE, objective)]
+    return [
+        *found,
+        Record("criterion:goodput_misses:rate5m", f"sum {by(CRITERION)} ({misses})"),
+        Record(OBJECTIVE, objective),
+    ]
 
 
 def details(options: Options) -> list[Record]:
-    """Returns what panels and annotations show besides: tokens and misses."""
-    misses = f"rate(goodput_criterion_misses_total[{options.span(RATE)}])"
-    return [
-        *(
-            _rate("slo_class", CLASS, name, options)
-            for name in ("tokens", "good_tokens")
-        ),
-        Record("criterion:goodput_misses:rate5m", f"sum {by(CRITERION)} ({misses})"),
-    ]
+    """Returns the 5-minute rates of tokens, which panels show."""
+    names = ("tokens", "good_tokens")
+    return [_rate("slo_class", CLASS, name, options) for name in names]
 
 
 def _rate(level: str, labels: tuple[str, ...], name: str, options: Options) -> Record:
