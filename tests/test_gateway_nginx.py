@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from gateway_lines import parsed, problem_of, rounded
 
@@ -156,6 +158,14 @@ def test_how_it_ended_without_a_filter(
 ) -> None:
     """Cut answers are called OK as well, so that word means nothing."""
     assert told(status=status, request_completion=completion).outcome is outcome
+
+
+def test_a_header_that_is_no_utf8_changes_nothing_else() -> None:
+    """An empty word still tells the abort in a line that is read with patience."""
+    members = {**STOCK, "request_completion": "", "tenant": "cafE"}
+    line = json.dumps(members).encode().replace(b"cafE", b"caf\xe9")
+    record = parsed(nginx(), line)
+    assert (record.tenant, record.outcome) == ("caf\ufffd", Outcome.CLIENT_ABORT)
 
 
 def test_a_stream_without_end_mark_by_design_is_not_cut() -> None:

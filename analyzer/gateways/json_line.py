@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, inspect
 
 from analyzer.gateways.record import LineProblem
 from analyzer.gateways.values import SENTINELS
@@ -24,17 +24,19 @@ class LineDecoder(Generic[T]):
     hand what it raises (UNREADABLE) to `recover`: a call less for lines that fit.
     """
 
-    __slots__ = ("_shape", "decode")
+    __slots__ = ("_members", "_shape", "decode")
 
     def __init__(self, shape: type[T]) -> None:
         self._shape = shape
+        self._members = _members(inspect.type_info(shape))
         self.decode = msgspec.json.Decoder(shape, strict=False).decode
 
     def recover(self, line: bytes, error: Exception) -> T:
         """Returns a line that failed with *error*, read with more patience.
 
-        Members whose value is a sentinel ("" or "-") are left out, and bytes that are
-        no UTF-8 replaced. Raises LineProblem when that does not help.
+        Members whose value is a sentinel ("" or "-") are left out where no text may
+        stand, and bytes that are no UTF-8 replaced. Raises LineProblem when that does
+        not help.
         """
         if isinstance(error, RecursionError):
             raise LineProblem("too_deep", "nested too deep")
@@ -47,18 +49,50 @@ class LineDecoder(Generic[T]):
         if not isinstance(found, dict):
             raise LineProblem("not_json", "no JSON object")
         try:
-            return msgspec.convert(_without(found), self._shape, strict=False)
+            return msgspec.convert(
+                _without(found, self._members), self._shape, strict=False
+            )
         except msgspec.ValidationError as problem:
             raise LineProblem("wrong_value", str(problem)) from None
 
 
-def _without(members: dict[str, Any]) -> dict[str, Any]:
-    """Returns *members* without sentinels, one level down as well."""
-    return {
-        key: _without(value) if isinstance(value, dict) else value
-        for key, value in members.items()
-        if value not in SENTINELS
-    }
+class _Member(NamedTuple):
+    """What may stand in a member: text, and if it is an object, which members."""
+
+    text: bool
+    members: Mapping[str, _Member]
+
+
+def _members(kind: inspect.Type) -> Mapping[str, _Member]:
+    """Returns the members of a struct by their names in JSON."""
+    if not isinstance(kind, inspect.StructType):
+        return {}
+    return {field.encode_name: _member(field.type) for field in kind.fields}
+
+
+def _member(kind: inspect.Type) -> _Member:
+    kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    nested = [_members(k) for k in kinds if isinstance(k, inspect.StructType)]
+    text = any(isinstance(k, inspect.StrType | inspect.AnyType) for k in kinds)
+    return _Member(text, nested[0] if nested else {})
+
+
+_UNKNOWN = _Member(text=False, members={})
+
+
+def _without(found: dict[str, Any], members: Mapping[str, _Member]) -> dict[str, Any]:
+    """Returns *found* without sentinels in place of what is no text.
+
+    Of a text they may be what it says: nginx tells an abort by an empty one.
+    """
+    kept = {}
+    for key, value in found.items():
+        member = members.get(key, _UNKNOWN)
+        if isinstance(value, dict):
+            kept[key] = _without(value, member.members)
+        elif member.text or value not in SENTINELS:
+            kept[key] = value
+    return kept
 
 
 class Headers:
