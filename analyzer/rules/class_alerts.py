@@ -17,11 +17,12 @@ def alerts(classes: Sequence[SloClass], options: Options) -> Iterator[Alert]:
     A class without rules never alerts; one whose factors were made for another
     objective does so too late or never.
     """
-    known = "\n  or ".join(
-        f'{OBJECTIVE}{{slo_class=~"{regex(names)}"}} == {objective!r}'
+    other = [
+        f'{OBJECTIVE}{{slo_class=~"{regex(names)}"}} != {objective!r}'
         for objective, names in _by_objective(classes).items()
-    )
-    differing = f"{OBJECTIVE}\n  unless ({known})"
+    ]
+    known = regex(tuple(slo_class.name for slo_class in classes))
+    differing = "\n  or ".join([*other, f'{OBJECTIVE}{{slo_class!~"{known}"}}'])
     yield Alert(
         name="GoodputRulesOutdated",
         expr=f"count {by((*SITE, 'job', 'slo_class'))} (\n  {differing}\n)",

@@ -83,14 +83,14 @@ def _burn(slo_class: SloClass, options: Options) -> Iterator[Alert]:
         pairs = []
         for row in rows:
             factor = _number(row.factor)
-            good, bad = (
+            judged = " + ".join(
                 counted(record, row.short, options, chosen) for record in (GOOD, BAD)
             )
             failed = counted(BAD, row.long, options, chosen)
             pairs.append(
                 f"  {requests.burn_name(row.long)}{chosen} > {factor}\n"
                 f"  and {requests.burn_name(row.short)}{chosen} > {factor}\n"
-                f"  and {good} + {bad} >= {options.minimum_events}\n"
+                f"  and {judged} >= {options.minimum_events}\n"
                 f"  and {failed} >= {options.minimum_failures}"
             )
         left = looked_up(
@@ -134,35 +134,8 @@ def _bounds(slo_class: SloClass, options: Options) -> Iterator[Alert]:
     """
     if not slo_class.match.model_only:
         return
-    chosen = f'{{slo_class="{slo_class.name}"}}'
-    exact = f"({mean(REQUESTS, HOUR, options, chosen)} > 0)"
-    # Of another namespace only when it has no engines of its own, as a gateway's.
-    engines = f"{on(MODEL)} {mean(bounds.EVENTS, HOUR, options)}"
-    unless = (
-        f"unless {on(CLASS)} {exact}\n"
-        f"unless {on(('cluster', 'model', 'slo_class'))} ({exact} unless {engines})"
-    )
     for severity, rows, derivation in _by_severity(slo_class):
         page = severity is Severity.CRITICAL
-        name = bounds.upper_name if page else bounds.lower_name
-        good = bounds.POSSIBLE if page else bounds.CERTAIN
-        pairs = []
-        for row in rows:
-            least = _all_but(row.bad_share)
-            events = counted(bounds.EVENTS, row.short, options, chosen)
-            events = f"{'max' if page else 'min'} {by(CLASS)} ({events})"
-            every, met = (
-                counted(record, row.long, options, chosen)
-                for record in (bounds.EVENTS, good)
-            )
-            pairs.append(
-                f"  {name(row.long)}{chosen} < {least}\n"
-                f"  and {name(row.short)}{chosen} < {least}\n"
-                f"  and {events} >= {options.minimum_events}\n"
-                f"  and max {by(CLASS)} ({every} - {met}) "
-                f">= {options.minimum_failures}"
-            )
-        expr = "(\n" + "\nor\n".join(pairs) + f"\n)\n{unless}"
         lower, upper = (
             looked_up(
                 f"{bound(HOUR)}{{{CLASS_AT}}}",
@@ -179,7 +152,7 @@ def _bounds(slo_class: SloClass, options: Options) -> Iterator[Alert]:
         )
         yield Alert(
             name="GoodputBoundBurn" if page else "GoodputBoundUncertain",
-            expr=_routed(expr, severity),
+            expr=_routed(_beyond_bound(slo_class, rows, options), severity),
             severity=severity,
             labels={"slo_class": slo_class.name, "slo": "goodput_bound"},
             annotations={
@@ -196,6 +169,39 @@ def _bounds(slo_class: SloClass, options: Options) -> Iterator[Alert]:
             },
             comment=f"No exact source in the last hour. {derivation}",
         )
+
+
+def _beyond_bound(
+    slo_class: SloClass, rows: Sequence[BurnRow], options: Options
+) -> str:
+    """Returns where a bound is too small and no log tells exactly."""
+    chosen = f'{{slo_class="{slo_class.name}"}}'
+    page = rows[0].severity is Severity.CRITICAL
+    name = bounds.upper_name if page else bounds.lower_name
+    good = bounds.POSSIBLE if page else bounds.CERTAIN
+    pairs = []
+    for row in rows:
+        least = _all_but(row.bad_share)
+        events = counted(bounds.EVENTS, row.short, options, chosen)
+        events = f"{'max' if page else 'min'} {by(CLASS)} ({events})"
+        every, met = (
+            counted(record, row.long, options, chosen)
+            for record in (bounds.EVENTS, good)
+        )
+        pairs.append(
+            f"  {name(row.long)}{chosen} < {least}\n"
+            f"  and {name(row.short)}{chosen} < {least}\n"
+            f"  and {events} >= {options.minimum_events}\n"
+            f"  and max {by(CLASS)} ({every} - {met}) >= {options.minimum_failures}"
+        )
+    exact = f"({mean(REQUESTS, HOUR, options, chosen)} > 0)"
+    # A log of another namespace counts only when that has no engines of its own.
+    engines = f"{on(MODEL)} {mean(bounds.EVENTS, HOUR, options)}"
+    return (
+        "(\n" + "\nor\n".join(pairs) + "\n)\n"
+        f"unless {on(CLASS)} {exact}\n"
+        f"unless {on(('cluster', 'model', 'slo_class'))} ({exact} unless {engines})"
+    )
 
 
 def _budget(slo_class: SloClass, options: Options) -> Iterator[Alert]:
