@@ -117,11 +117,11 @@ SOURCES = (
     ),
     Case(
         "GoodputGpuSourceStale",
-        own("goodput_target_up", level(0), 'target="node"', 'kind="gpu"'),
-        own("goodput_target_up", level(1), 'target="node"', 'kind="gpu"'),
+        own("goodput_target_up", level(0), 'target="new"', 'kind="gpu"'),
+        own("goodput_target_up", level(1), 'target="new"', 'kind="gpu"'),
         ("goodput_target_up",),
-        {**INSTANCE, "target": "node", "severity": "warning"},
-        {"summary": "node: no GPU figures since the exporter started"},
+        {**INSTANCE, "target": "new", "severity": "warning"},
+        {"summary": "new: no GPU figures since the exporter started"},
         name="gpu-source-never-seen",
     ),
     Case(
