@@ -28,6 +28,7 @@ from analyzer.report.kinds import (
     never,
     nothing,
     outside,
+    uncounted,
 )
 
 TEXTS = ("logger", "uri", "tenant", "model", "content_type")
@@ -71,8 +72,7 @@ def columns(
     for name in ("up_latency_ms", "up_duration_ms"):
         odd |= outside(number[name], DAY * 1e3)
     for name, most in (("status", MOST_STATUS), ("retries", MOST_RETRIES)):
-        value = number[name]
-        odd |= outside(value, most) | (value != np.floor(value)) & ~np.isnan(value)
+        odd |= uncounted(number[name], most)
     status = number["status"]
     odd |= ~(status > 0)
     e2e = np.where(took > 0, took, np.nan)

@@ -58,6 +58,13 @@ def outside(values: Floats, most: float) -> Bools:
     return found
 
 
+def uncounted(values: Floats, most: int) -> Bools:
+    """Returns where a value is no whole number from 0 to *most*."""
+    found: Bools = outside(values, most)
+    found |= (values != np.floor(values)) & ~np.isnan(values)
+    return found
+
+
 def nothing(rows: int) -> Floats:
     """Returns a column of unknown numbers."""
     return np.full(rows, np.nan)

@@ -20,7 +20,7 @@ from analyzer.gateways.values import (
     path_of,
     text,
 )
-from analyzer.report.columns import Bools, Columns, Floats, Kind
+from analyzer.report.columns import Bools, Columns, Floats, Ints, Kind
 from analyzer.report.json_table import Members, Table
 from analyzer.report.kinds import (
     MOST_STATUS,
@@ -73,41 +73,11 @@ def columns(
     odd |= table.is_sentinel("msec")  # which the parser reads with more patience
     for name in ("upstream_response_time", "upstream_header_time"):
         number[name] = np.where(tried, number[name], np.nan)
-    # Null, and a member that is missing, are not told apart here.
-    told = {}
-    for name in FILTERED:
-        present = table.present(name)
-        told[name] = f'"{name}"'.encode() in head or bool(present.any())
-        odd |= ~present & told[name]
+    told, strange = _told(table, head)
+    odd |= strange
     usage = ~np.isnan(number["completion_tokens"])
-    status = number["status"]
-    given = _header_members(headers)
-
-    def describe(row: int) -> tuple[Kind, tuple[bool, ...]]:
-        code = int(status[row]) if status[row] > 0 else None
-        path = path_of(table.text("uri", row) or "")
-        content = text(table.text("up_content_type", row))
-        stream = content.startswith(EVENT_STREAM) if content else None
-        done, error = (table.text(n, row) if told[n] else UNSET for n in FILTERED)
-        line = Line(
-            request_completion=table.text("request_completion", row),
-            saw_done=done,
-            sse_error=error,
-        )
-        model = text(table.text("model", row)) or text(table.text("model_hdr", row))
-        kind = Kind(
-            path,
-            text(table.text("tenant", row)),
-            model[:LONGEST_LABEL],
-            headers_of(table, row, given),
-            code,
-            outcome_of(line, code, path, stream=stream, usage=bool(usage[row])),
-        )
-        return kind, (stream is True, stream is False)
-
-    texts = (*TEXTS, *given.values())
-    kinds, kind, (stream, unstreamed) = kinds_of(
-        table, texts, status, [usage], describe
+    kinds, kind, (stream, unstreamed) = _kinds(
+        table, number["status"], usage, told, _header_members(headers)
     )
     e2e, end = number["request_time"], number["msec"]
     start = np.where((end >= EARLIEST) & (end <= LATEST), end - e2e, np.nan)
@@ -141,6 +111,57 @@ def columns(
         ids=table.texts(ID) if ids else (),
     )
     return found, odd
+
+
+def _told(table: Table, head: bytes) -> tuple[dict[str, bool], Bools]:
+    """Returns which words of a filter the log has, and rows that lack one of them.
+
+    Null, and a member that is missing, are not told apart in a row.
+    """
+    told, odd = {}, never(len(table))
+    for name in FILTERED:
+        present = table.present(name)
+        told[name] = f'"{name}"'.encode() in head or bool(present.any())
+        odd |= ~present & told[name]
+    return told, odd
+
+
+def _kinds(
+    table: Table,
+    status: Floats,
+    usage: Bools,
+    told: dict[str, bool],
+    given: dict[str, str],
+) -> tuple[tuple[Kind, ...], Ints, list[Bools]]:
+    """Returns the kinds, each row's, and where the answer surely was a stream or not.
+
+    *usage* is where the tokens were told, *given* the members of headers.
+    """
+
+    def describe(row: int) -> tuple[Kind, tuple[bool, ...]]:
+        code = int(status[row]) if status[row] > 0 else None
+        path = path_of(table.text("uri", row) or "")
+        content = text(table.text("up_content_type", row))
+        stream = content.startswith(EVENT_STREAM) if content else None
+        done, error = (table.text(n, row) if told[n] else UNSET for n in FILTERED)
+        line = Line(
+            request_completion=table.text("request_completion", row),
+            saw_done=done,
+            sse_error=error,
+        )
+        model = text(table.text("model", row)) or text(table.text("model_hdr", row))
+        kind = Kind(
+            path,
+            text(table.text("tenant", row)),
+            model[:LONGEST_LABEL],
+            headers_of(table, row, given),
+            code,
+            outcome_of(line, code, path, stream=stream, usage=bool(usage[row])),
+        )
+        return kind, (stream is True, stream is False)
+
+    texts = (*TEXTS, *given.values())
+    return kinds_of(table, texts, status, [usage], describe)
 
 
 def _numbers(table: Table) -> tuple[dict[str, Floats], Bools]:

@@ -26,6 +26,7 @@ from analyzer.report.kinds import (
     never,
     nothing,
     outside,
+    uncounted,
 )
 
 STATUSES = ("DownstreamStatus", "OriginStatus")
@@ -59,9 +60,8 @@ def columns(
     for name in TIMES:
         odd |= outside(number[name], DAY * 1e9)
     for name in (*STATUSES, "RetryAttempts"):
-        value = number[name]
-        odd |= outside(value, MOST_STATUS if name in STATUSES else MOST_RETRIES)
-        odd |= (value != np.floor(value)) & ~np.isnan(value)
+        most = MOST_STATUS if name in STATUSES else MOST_RETRIES
+        odd |= uncounted(number[name], most)
     status, took = number["DownstreamStatus"], number["Duration"]
     odd |= np.isnan(status) | np.isnan(took)
     seen = number["OriginStatus"] > 0
