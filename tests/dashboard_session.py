@@ -6,7 +6,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,7 @@ class Session:
             ],
         }
         return self._stack.enter_context(
-            RunningPrometheus(need_tool("prometheus"), directory, config)
+            closing(RunningPrometheus(need_tool("prometheus"), directory, config))
         )
 
     def play(self, simulated_seconds: float) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ class Deployed:
                 _documented(),
             ]
             self._prometheus = self._stack.enter_context(
-                RunningPrometheus(need_tool("prometheus"), directory, config)
+                closing(RunningPrometheus(need_tool("prometheus"), directory, config))
             )
         except BaseException:
             self._stack.close()

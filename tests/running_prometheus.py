@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import requests
 import yaml
@@ -17,7 +15,7 @@ from synthetic_engine import free_port
 class RunningPrometheus:
     """Runs *program* on *config*, whose paths are relative to *directory*.
 
-    It is ready when it is made. `http` asks it without any proxy.
+    It is ready when it is made; has `close()`. `http` asks it without any proxy.
     """
 
     def __init__(
@@ -56,14 +54,3 @@ class RunningPrometheus:
         self.http.close()
         self._process.terminate()
         self._process.wait(30)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -11,18 +11,17 @@ import json
 import os
 import re
 import subprocess
-import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from builder.boards import build
 from dashboard_session import filled
+from pod_pages import scraped, serving
 from running_exporter import RunningExporter, wait_for
 from running_prometheus import RunningPrometheus
 
@@ -109,50 +108,6 @@ def pages_of(rows: Sequence[Row], begin: float) -> list[bytes]:
         ).encode()
         for part in (steps[at : at + PART] for at in range(0, len(steps), PART))
     ]
-
-
-@contextmanager
-def serving(pages: Sequence[bytes]) -> Iterator[int]:
-    """Serves each pod one page after the other, then nothing; yields the port."""
-    served: Counter[str] = Counter()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            at = served[self.path]
-            served[self.path] += 1
-            body = pages[at] if at < len(pages) else b""
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_port
-        server.shutdown()
-
-
-def scraped_pods(port: int) -> dict[str, object]:
-    """Returns the scrape of every pod's page, which is a target of its own."""
-    targets = [
-        {
-            "targets": [f"127.0.0.1:{port}"],
-            "labels": {
-                "__metrics_path__": f"/{pod}",
-                "cluster": "c",
-                "namespace": "n",
-                "instance": f"10.0.0.{pod}:1",
-                "pod": f"vllm-{pod}",
-            },
-        }
-        for pod in range(PODS)
-    ]
-    slow = {"scrape_interval": "10s", "scrape_timeout": "10s"}
-    return {"job_name": "vllm", **slow, "static_configs": targets}
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,13 +237,22 @@ def test_time_of_every_query_for_a_large_fleet(
         for name in RECORDED
         if any(name in query.expr or name[:-3] in query.expr for query in queries)
     )
-    with serving(pages_of(rows, begin)) as port:
+    pages = pages_of(rows, begin)
+    parts = len(pages)
+    with serving(lambda _, at: pages[at] if at < parts else b"") as port:
         config = {
             "global": {"evaluation_interval": "30s"},
             "rule_files": [str(tmp_path / "rules.yml")],
-            "scrape_configs": [scraped_pods(port)],
+            "scrape_configs": [
+                scraped(
+                    port,
+                    PODS,
+                    interval="10s",
+                    labels={"cluster": "c", "namespace": "n"},
+                )
+            ],
         }
-        with RunningPrometheus(prometheus, tmp_path, config) as site:
+        with closing(RunningPrometheus(prometheus, tmp_path, config)) as site:
             newest = f"goodput_build_info offset -{AHEAD - 2 * SCRAPE:g}s"
             wait_for(lambda: count(site, newest) == PODS, seconds=900)
             loaded = time.time()

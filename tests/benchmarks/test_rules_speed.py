@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import requests
 import yaml
 from alerting_stack import answers
+from pod_pages import scraped, serving
 from process_cost import cpu_seconds
 from running_exporter import wait_for
 from synthetic_engine import free_port
@@ -206,47 +204,6 @@ class Evaluations:
         print("load average:", *os.getloadavg())
 
 
-@contextmanager
-def serving(texts: Sequence[bytes]) -> Iterator[int]:
-    """Serves each pod's page once, at its number, then nothing; yields the port."""
-    left = dict(enumerate(texts))
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = left.pop(int(self.path.removeprefix("/")), b"")
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-
-
-def scraped_pods(port: int) -> dict[str, object]:
-    """Returns the scrape of every pod's page, which is a target of its own."""
-    targets = [
-        {
-            "targets": [f"127.0.0.1:{port}"],
-            "labels": {
-                "__metrics_path__": f"/{pod}",
-                "namespace": "n",
-                "instance": f"10.0.0.{pod}:1",
-                "pod": f"vllm-{pod}",
-            },
-        }
-        for pod in range(PODS)
-    ]
-    return {"job_name": "vllm", "scrape_interval": "15s", "static_configs": targets}
-
-
 @pytest.mark.parametrize("logs", [4, PODS])
 def test_time_of_one_evaluation_of_a_large_fleet(
     logs: int, tmp_path: Path, need_tool: Callable[[str], str]
@@ -269,11 +226,15 @@ def test_time_of_one_evaluation_of_a_large_fleet(
     groups = rule_groups(parse_config(CONFIG).slo_classes, Options())
     text = re.sub(r"interval: \d+m", "interval: 30s", rule_file(groups))
     (tmp_path / "rules.yml").write_text(text, encoding="utf-8")
-    with serving(list(pages(begin, logs))) as served:
+    every = list(pages(begin, logs))
+    # Once, and nothing later: what comes afterwards has its time in it already.
+    with serving(lambda pod, before: b"" if before else every[pod]) as served:
         config = {
             "global": {"evaluation_interval": "30s"},
             "rule_files": [str(tmp_path / "rules.yml")],
-            "scrape_configs": [scraped_pods(served)],
+            "scrape_configs": [
+                scraped(served, PODS, interval="15s", labels={"namespace": "n"})
+            ],
         }
         (tmp_path / "prometheus.yml").write_text(
             yaml.safe_dump(config), encoding="utf-8"
