@@ -103,7 +103,8 @@ DAY = 86400.0
     type=click.FloatRange(min=0.1, max=100.0),
     default=1.0,
     show_default=True,
-    help="Simulated seconds that pass in a second.",
+    help="Simulated seconds that pass in a second. A verdict looks at 8 seconds of "
+    "ours: above 3 the tour's minutes blur.",
 )
 @click.option(
     "--demo.replicas",

@@ -181,10 +181,11 @@ def test_the_tour_shows_its_limits_in_words(session: Session) -> None:
     """The table names causes of several families, each with what to do first."""
     found = answer(session, SLO, "What binds, and what to do first")
     named = {s.labels["family"]: s.labels["advice"] for s in found}
-    # At this speed the exporter looks only every ten simulated seconds.
-    assert {"memory", "compute"} <= named.keys()
+    # Which ones is left to chance: a verdict looks at 8 s, at this speed more than a
+    # stage. That the tour shows every limit is tested at its natural speed.
+    assert len(named.keys() & {"memory", "compute", "queueing", "traffic"}) >= 2
     assert all(named.values())
-    assert any(s.labels["family"] == "nothing" for s in found)
+    assert "nothing" in named
 
 
 @pytest.mark.parametrize(

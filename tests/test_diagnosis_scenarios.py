@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from itertools import accumulate, islice
 
 import pytest
 from simulated_site import BEGIN, config, played
 
 from analyzer.document import windows
 from analyzer.replay import replay
+from analyzer.simulation.scenarios import TOUR
 
 RIGHT = 0.95
 SECONDS = 70
@@ -24,6 +26,13 @@ EXPECTED = {
     "wide-decode": {"compute": "decode"},
     "burst": {"traffic": "burst"},
     "restart": {"none": "", "fault": "down"},
+}
+STAGES = {
+    "overload": ("queueing", "sequence_cap"),
+    "kv_pressure": ("memory", "kv_capacity"),
+    "long_prompts": ("compute", "prefill"),
+    "burst": ("traffic", "burst"),
+    "wide_decode": ("compute", "decode"),
 }
 
 
@@ -58,3 +67,19 @@ def test_a_scenario_is_named_for_what_it_is(
     share = right / sum(held.values())
     sys.stdout.write(f"\n{machine} {scenario} seed {seed}: {share:.1%}")
     assert share >= RIGHT, dict(held)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_tour_shows_every_limit(seed: int) -> None:
+    """Each stage ends under its own cause, whatever came before it."""
+    site = played("tour", seed=seed, seconds=int(sum(s for _, s in TOUR)))
+    found = replay(site.scrapes, config())
+    assert found is not None
+    rows = windows([found[0]], latest=False)
+    ends = accumulate((seconds for _, seconds in TOUR), initial=BEGIN)
+    last = {
+        name: next((w["family"], w["cause"]) for w in rows if w["end"] >= end - 1.0)
+        for (name, _), end in zip(TOUR, islice(ends, 1, None), strict=True)
+        if name in STAGES
+    }
+    assert last == STAGES
