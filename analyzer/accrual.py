@@ -14,6 +14,8 @@ from analyzer.snapshot import Increase
 
 HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue")
 UNATTRIBUTED = "unattributed"
+# What is counted by class: the second label after the target's.
+OF_CLASS = ("goodput_engine_criterion_", "goodput_engine_percentile_")
 # canonical signal → metric, for counters without a label of their own
 _PLAIN = {
     "preemptions": "goodput_engine_preemptions_total",
@@ -120,6 +122,22 @@ def accrue_criteria(
                 f"goodput_engine_criterion_{name}_total", labels, max(0.0, value)
             )
     return found
+
+
+def accrue_percentiles(
+    ledger: Ledger, grown: ModelIncrease, slo_class: SloClass
+) -> None:
+    """Adds one model's growth to its class's percentiles."""
+    found = goodput.percentile_events(slo_class, grown.histograms)
+    for percentile, marginal in found.items():
+        labels = (grown.model, slo_class.name, *percentile)
+        for name, value in (
+            ("events", marginal.events),
+            ("good_events_upper", marginal.upper),
+        ):
+            ledger.add(
+                f"goodput_engine_percentile_{name}_total", labels, max(0.0, value)
+            )
 
 
 def single_token_requests(lengths: Histogram | None) -> float | None:

@@ -150,6 +150,16 @@ METRICS: tuple[Metric, ...] = (
         _CRITERION,
     ),
     _counter(
+        "engine_percentile_events",
+        "Requests that the engine's metrics can hold against this percentile's limit.",
+        (*_CRITERION, "percentile"),
+    ),
+    _counter(
+        "engine_percentile_good_events_upper",
+        "Of the percentile's events, those that possibly were within the limit.",
+        (*_CRITERION, "percentile"),
+    ),
+    _counter(
         "engine_single_token_requests",
         "Finished requests of at most one output token; the engine records their TPOT "
         "as 0.",

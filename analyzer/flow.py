@@ -160,7 +160,7 @@ class EngineFlow:
         self.classes.clear()
         names = {slo_class.name for slo_class in config.slo_classes}
         for name, rows in self.ledger.counters.items():
-            if name.startswith("goodput_engine_criterion_"):
+            if name.startswith(accrual.OF_CLASS):
                 for labels in [labels for labels in rows if labels[1] not in names]:
                     del rows[labels]
 
@@ -297,6 +297,7 @@ class EngineFlow:
                     slo_class,
                     longest_prompt=self._longest_prompt(reading, model),
                 )
+                accrual.accrue_percentiles(self.ledger, growth, slo_class)
             self._marginals[model] = found
             self._remember(reading, model, growth, found, grown.end)
 

@@ -61,6 +61,22 @@ def marginals(
     return result
 
 
+def percentile_events(
+    slo_class: SloClass, histograms: Mapping[str, Histogram]
+) -> dict[tuple[str, str], Marginal]:
+    """Returns the events of each percentile of *slo_class* in one increase.
+
+    A percentile is a criterion and a level, such as "p95"; without a histogram of its
+    criterion it is left out. Of one-token answers vLLM says a TPOT of 0: they are
+    possibly within the limit, so `upper` stays true, and `lower` is not certain.
+    """
+    return {
+        (criterion, level): Marginal(histogram.count, *histogram.bracket(seconds))
+        for (criterion, level), seconds in slo_class.percentiles.items()
+        if (histogram := histograms.get(criterion)) is not None
+    }
+
+
 def bracket(
     histogram: Histogram, threshold: Threshold, longest_prompt: float
 ) -> Bracket:

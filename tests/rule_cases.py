@@ -15,6 +15,7 @@ from rule_worlds import (
     engine,
     exact,
     level,
+    percentile_bound,
     steps,
     verdicts,
 )
@@ -153,6 +154,27 @@ BURN = (
         ("goodput_request_ttft_seconds_bucket",),
         {**CLASS, "severity": "warning", "percentile": "ttft_p95"},
         {"summary": "only 94% of requests within 1s of ttft_p95"},
+    ),
+    Case(
+        "GoodputPercentileBoundMissed",
+        percentile_bound(0.94),
+        percentile_bound(0.951),
+        ("goodput_engine_percentile_events_total",),
+        {**CLASS, "severity": "warning", "percentile": "ttft_p95"},
+        {
+            "summary": "at most 94% of requests within 1s of ttft_p95",
+            "description": "No request log",
+        },
+        name="percentile-by-the-engine",
+    ),
+    Case(
+        "GoodputPercentileBoundMissed",
+        percentile_bound(0.5),
+        exact(0.0),
+        ("goodput_engine_percentile_good_events_upper_total",),
+        {**CLASS, "severity": "warning", "percentile": "ttft_p95"},
+        {"summary": "at most 50% of requests within 1s of ttft_p95"},
+        name="percentile-left-to-the-log",
     ),
     Case(
         "GoodputStageOverBudget",

@@ -82,6 +82,22 @@ def bounded(lower: float, upper: float, *, minutes: int = 400) -> dict[str, str]
     return found
 
 
+def percentile_bound(upper: float, *, minutes: int = 400) -> dict[str, str]:
+    """Returns an engine's TTFT, of which a share is possibly within its p95."""
+    labels = (
+        f'{{{SCRAPED},target="vllm",model="m",slo_class="interactive",'
+        'criterion="ttft",percentile="p95"}'
+    )
+    return {
+        f"goodput_engine_percentile_events_total{labels}": counter(
+            2.0, minutes=minutes
+        ),
+        f"goodput_engine_percentile_good_events_upper_total{labels}": counter(
+            2.0 * upper, minutes=minutes
+        ),
+    }
+
+
 def verdicts(shares: Mapping[tuple[str, str], float]) -> dict[str, str]:
     """Returns the time under each (family, cause), as shares of it."""
     return {

@@ -195,11 +195,14 @@ def test_rows_of_a_class_that_is_gone_go_with_it() -> None:
     engine.finish(4)
     observe(followed, engine.page(), 2002.0)
     assert criterion(followed, "ttft", "fast") == 4
+    p95 = ("m", "fast", "ttft", "p95")
+    assert total(followed, "engine_percentile_events", *p95) == 4
     renamed = parse_config(
         "slo_classes: [{name: quick, good: {ttft: 500ms}, objective: 0.9}]"
     )
     followed.configure(SOURCE, renamed, at=2003.0)
     assert criterion(followed, "ttft", "fast") is None
+    assert total(followed, "engine_percentile_events", *p95) is None
     engine.finish(3)
     observe(followed, engine.page(), 2004.0)
     assert criterion(followed, "ttft", "quick") == 3

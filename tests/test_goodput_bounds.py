@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from operator import add
@@ -23,6 +23,7 @@ from analyzer.goodput import (
     joint_bounds,
     longest_prompt,
     marginals,
+    percentile_events,
 )
 from analyzer.histogram import Bracket, Histogram, empty
 from analyzer.slo import Match, SloClass, Threshold
@@ -307,6 +308,39 @@ def test_a_criterion_without_a_histogram_says_why_it_is_open() -> None:
     )
     assert found["e2e"] == Marginal(4.0, 3.0, 3.0)
     assert marginals(slo_class, {}, None, INF) == {}
+
+
+@given(REQUESTS, BOUNDS_OF, SECONDS, SECONDS, SECONDS)
+def test_a_percentile_is_never_said_to_be_missed_when_it_is_kept(
+    requests: list[Request],
+    bounds: dict[str, tuple[float, ...]],
+    ttft: float,
+    tpot: float,
+    e2e: float,
+) -> None:
+    """No more requests are within the limit than `upper`, none is counted twice."""
+    limits = {("ttft", "p95"): ttft, ("tpot", "p50"): tpot, ("e2e", "p99"): e2e}
+    seen = Window(0.0, 1000.0, requests)
+    slo_class = replace(slo({"e2e": Threshold(1.0)}), percentiles=limits)
+    found = percentile_events(slo_class, seen.histograms(bounds))
+    begun = [r.ttft for r in requests if 0 < r.first_token <= 1000.0]
+    many = [r.tpot for r in seen.finished if r.tokens > 1]
+    whole = [r.ttft + r.decode for r in seen.finished]
+    for key, taken in zip(limits, (begun, many, whole), strict=True):
+        within = sum(seconds <= limits[key] for seconds in taken)
+        assert len(taken) <= found[key].events
+        missed = found[key].events - found[key].upper
+        assert within <= len(taken) - missed <= found[key].upper
+
+
+def test_a_percentile_without_a_histogram_is_left_out() -> None:
+    """Nothing can be said of it, so nothing is counted."""
+    limits = {("ttft", "p95"): 1.0, ("max_gap", "p95"): 1.0}
+    slo_class = replace(slo({"e2e": Threshold(1.0)}), percentiles=limits)
+    histograms = {"ttft": Histogram((1.0, INF), (3.0, 4.0))}
+    assert percentile_events(slo_class, histograms) == {
+        ("ttft", "p95"): Marginal(4.0, 3.0, 3.0)
+    }
 
 
 def test_a_sum_of_marginals_keeps_the_reason() -> None:

@@ -37,11 +37,14 @@ START = re.compile(r"^process_start_time_seconds (\S+)$", re.MULTILINE)
 
 
 def config(thresholds: Thresholds) -> Config:
-    """Returns a configuration with one class at these thresholds."""
+    """Returns a configuration with one class at these thresholds, p95 at them too."""
     ttft, tpot, e2e = (f"{value * 1000:g}ms" for value in thresholds)
     return parse_config(f"""
 slo_classes:
-  - {{name: c, good: {{ttft: {ttft}, tpot: {tpot}, e2e: {e2e}}}, objective: 0.95}}
+  - name: c
+    good: {{ttft: {ttft}, tpot: {tpot}, e2e: {e2e}}}
+    percentiles: {{ttft: {{p95: {ttft}}}, tpot: {{p95: {tpot}}}, e2e: {{p95: {e2e}}}}}
+    objective: 0.95
 engines: [{{name: e, url: "http://engine/metrics", interval: 1s}}]
 """)
 
@@ -107,12 +110,22 @@ def counters(flow: EngineFlow) -> dict[str, Counted]:
     }
 
 
+def percentile(flow: EngineFlow, criterion: str) -> tuple[float | None, float | None]:
+    """Returns events and possible ones of a criterion's p95 from the ledger."""
+    labels = ("demo-small", "c", criterion, "p95")
+    events, possible = (
+        flow.ledger.counter(f"goodput_engine_percentile_{kind}_total", labels)
+        for kind in ("events", "good_events_upper")
+    )
+    return events, possible
+
+
 @pytest.mark.parametrize("thresholds", SLOS.values(), ids=SLOS)
 @pytest.mark.parametrize("name", NAMES)
 def test_events_equal_an_independent_count_of_the_raw_scrapes(
     name: str, thresholds: Thresholds
 ) -> None:
-    """The criterion counters at the end are what the raw buckets add up to."""
+    """The counters of criteria and percentiles are what the raw buckets add up to."""
     scrapes = list(read_scrapes(DIRECTORY / name))
     found = replay(scrapes, config(thresholds))
     assert found is not None
@@ -120,7 +133,9 @@ def test_events_equal_an_independent_count_of_the_raw_scrapes(
     for (criterion, counted), threshold in zip(
         counters(found[0]).items(), thresholds, strict=True
     ):
-        assert counted == bracket(expected, WIRE[criterion], threshold)
+        events, certain, possible = bracket(expected, WIRE[criterion], threshold)
+        assert counted == (events, certain, possible)
+        assert percentile(found[0], criterion) == (events, possible)
 
 
 @pytest.mark.parametrize("thresholds", SLOS.values(), ids=SLOS)

@@ -19,7 +19,11 @@ SOURCE = EngineSource(
 CONFIG = parse_config(
     """
 slo_classes:
-  - {name: fast, match: {model: "m"}, good: {ttft: 500ms, e2e: 2500ms}, objective: 0.9}
+  - name: fast
+    match: {model: "m"}
+    good: {ttft: 500ms, e2e: 2500ms}
+    objective: 0.9
+    percentiles: {ttft: {p95: 500ms}}
   - {name: alias, match: {model: "gold"}, good: {ttft: 1s}, objective: 0.9}
 """
 )

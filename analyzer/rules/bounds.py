@@ -17,6 +17,11 @@ EVENTS = "criterion:goodput_engine_events:rate5m"
 CERTAIN = "criterion:goodput_engine_good_events_lower:rate5m"
 POSSIBLE = "criterion:goodput_engine_good_events_upper:rate5m"
 RATES = (EVENTS, CERTAIN, POSSIBLE)
+MEASURED = ("ttft", "tpot", "e2e")  # criteria of which an engine has histograms
+PERCENTILE = (*CRITERION, "percentile")
+PERCENTILE_EVENTS = "percentile:goodput_engine_events:rate5m"
+PERCENTILE_POSSIBLE = "percentile:goodput_engine_good_events_upper:rate5m"
+PERCENTILE_WITHIN = "percentile:goodput_engine_attainment_upper:ratio_rate1h"
 _METRICS = {
     "engine_events": "goodput_engine_criterion_events_total",
     "engine_good_events_lower": "goodput_engine_criterion_good_events_lower_total",
@@ -38,6 +43,23 @@ def rates(options: Options) -> list[Record]:
             )
         )
     return found
+
+
+def percentiles(options: Options) -> list[Record]:
+    """Returns the rates of events possibly within a percentile, and their share."""
+    found = []
+    for record, name in (
+        (PERCENTILE_EVENTS, "events"),
+        (PERCENTILE_POSSIBLE, "good_events_upper"),
+    ):
+        metric = f"goodput_engine_percentile_{name}_total"
+        rate = f"rate({metric}[{options.span(RATE)}])"
+        found.append(Record(record, f"sum {by(PERCENTILE)} ({rate})"))
+    within, events = (
+        mean(record, 3600.0, options)
+        for record in (PERCENTILE_POSSIBLE, PERCENTILE_EVENTS)
+    )
+    return [*found, Record(PERCENTILE_WITHIN, f"{within} / ({events} > 0)")]
 
 
 def upper_name(seconds: float) -> str:

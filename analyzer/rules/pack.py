@@ -49,6 +49,8 @@ def rule_groups(classes: tuple[SloClass, ...], options: Options) -> tuple[Group,
         for limit in (*percentile_limits(slo_class), *stage_limits(slo_class))
     ]
 
+    judged_by_engines = any(c.percentiles and c.match.model_only for c in classes)
+
     def group(
         name: str, rules: Iterable[Record | Alert], every: float = INTERVAL
     ) -> Group:
@@ -60,6 +62,7 @@ def rule_groups(classes: tuple[SloClass, ...], options: Options) -> tuple[Group,
         *requests.windowed(ordered, options),
         *bounds.rates(options),
         *bounds.windowed(ordered, options),
+        *(bounds.percentiles(options) if judged_by_engines else ()),
         *limits.recordings(wanted, options),
         *engines.recordings(options),
         *constraint.rates(options),

@@ -11,7 +11,13 @@ from collections.abc import Iterator, Sequence
 from analyzer.rules import bounds, budget, requests
 from analyzer.rules.burn import BurnRow, burn_rows, refusal
 from analyzer.rules.constraint import verdict_name
-from analyzer.rules.limits import WINDOW, Limit, percentile_limits, stage_limits
+from analyzer.rules.limits import (
+    WINDOW,
+    Limit,
+    limit_name,
+    percentile_limits,
+    stage_limits,
+)
 from analyzer.rules.requests import BAD, GOOD, RATE, REQUESTS, counted, mean
 from analyzer.rules.rule import (
     CLASS,
@@ -25,7 +31,7 @@ from analyzer.rules.rule import (
     on,
 )
 from analyzer.rules.texts import MISSED, link, looked_up, plain, with_cause
-from analyzer.slo import SloClass
+from analyzer.slo import SloClass, percentile
 from analyzer.strict import format_duration
 
 HOUR = 3600.0
@@ -45,6 +51,10 @@ def alerts(slo_class: SloClass, options: Options) -> Iterator[Alert]:
     yield from _budget(slo_class, options)
     for limit in (*percentile_limits(slo_class), *stage_limits(slo_class)):
         yield _limit(limit, slo_class, options)
+    if slo_class.match.model_only:
+        for (criterion, level), seconds in slo_class.percentiles.items():
+            if criterion in bounds.MEASURED:
+                yield _percentile_bound(slo_class, criterion, level, seconds, options)
 
 
 def _routed(expr: str, severity: Severity) -> str:
@@ -194,11 +204,17 @@ def _beyond_bound(
             f"  and {events} >= {options.minimum_events}\n"
             f"  and max {by(CLASS)} ({every} - {met}) >= {options.minimum_failures}"
         )
+    pairs_or = "\nor\n".join(pairs)
+    return f"(\n{pairs_or}\n)\n{_unless_exact(slo_class, options)}"
+
+
+def _unless_exact(slo_class: SloClass, options: Options) -> str:
+    """Returns the clauses that leave a class to its request log, where it has one."""
+    chosen = f'{{slo_class="{slo_class.name}"}}'
     exact = f"({mean(REQUESTS, HOUR, options, chosen)} > 0)"
     # A log of another namespace counts only when that has no engines of its own.
     engines = f"{on(MODEL)} {mean(bounds.EVENTS, HOUR, options)}"
     return (
-        "(\n" + "\nor\n".join(pairs) + "\n)\n"
         f"unless {on(CLASS)} {exact}\n"
         f"unless {on(('cluster', 'model', 'slo_class'))} ({exact} unless {engines})"
     )
@@ -279,4 +295,43 @@ def _limit(limit: Limit, slo_class: SloClass, options: Options) -> Alert:
             f"limit is {seconds}.",
         ),
         comment=f"Rests on {MISSES_WANTED} requests past the limit at least.",
+    )
+
+
+def _percentile_bound(
+    slo_class: SloClass, criterion: str, level: str, seconds: float, options: Options
+) -> Alert:
+    """Returns the alert on a percentile that no reading of the engine's buckets keeps.
+
+    For a class without a request log; a limit between two buckets may be missed
+    unseen.
+    """
+    share = percentile(level) or 0.0
+    chosen = (
+        f'{{slo_class="{slo_class.name}",criterion="{criterion}",percentile="{level}"}}'
+    )
+    count = counted(bounds.PERCENTILE_EVENTS, WINDOW, options, chosen)
+    limit = format_duration(seconds)
+    expr = (
+        f"max {by(CLASS)} (\n"
+        f"  {bounds.PERCENTILE_WITHIN}{chosen} < {_share(share)}\n"
+        f"  and {count} >= {MISSES_WANTED / (1 - share):.0f}\n"
+        f")\n{_unless_exact(slo_class, options)}"
+    )
+    what = limit_name(criterion, level)
+    return Alert(
+        name="GoodputPercentileBoundMissed",
+        expr=expr,
+        severity=Severity.WARNING,
+        hold=options.span(900.0),
+        labels={"slo_class": slo_class.name, "percentile": what},
+        annotations=with_cause(
+            options,
+            f"{WHO}: at most {{{{ $value | humanizePercentage }}}} of requests within "
+            f"{limit} of {what}",
+            "No request log: of the last hour's requests the engine's histograms let "
+            f"no more be within {limit}; {_share(share)} should be.",
+        ),
+        comment="No exact source in the last hour. Rests on "
+        f"{MISSES_WANTED} requests past the limit at least.",
     )
