@@ -7,7 +7,7 @@ import os
 import select
 import signal
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -21,6 +21,8 @@ from exporter.state import StorageError, Store
 from exporter.web import App, Handlers, WebError, WebServer
 
 logger = logging.getLogger(__name__)
+
+ENDING_OR_RELOADING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StartError(Exception):
@@ -81,7 +83,8 @@ def run(
 class _Signals:
     """The signals that end or reload us, one by one, to be waited for.
 
-    The handler only writes to a pipe: it may run at any moment, also within a lock.
+    The interpreter writes each to a pipe at once. A handler of ours would run at the
+    next bytecode, which does not come when a wait has just begun.
     """
 
     def __init__(self) -> None:
@@ -89,13 +92,11 @@ class _Signals:
         os.set_blocking(self._writing, False)
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._on_signal)
+        # When the pipe is full there are enough to wake up for.
+        self._before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        for number in ENDING_OR_RELOADING:
+            signal.signal(number, _leave_to_the_pipe)
         return self
-
-    def _on_signal(self, number: int, _: FrameType | None) -> None:
-        with suppress(BlockingIOError):  # there are enough to wake up for
-            os.write(self._writing, bytes([number]))
 
     def next(self, seconds: float) -> int | None:
         """Returns the next signal's number; None when *seconds*, unless 0, pass."""
@@ -106,10 +107,15 @@ class _Signals:
         return os.read(self._reading, 1)[0]
 
     def __exit__(self, *_: object) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in ENDING_OR_RELOADING:
             signal.signal(number, signal.SIG_IGN)
+        signal.set_wakeup_fd(self._before)
         os.close(self._reading)
         os.close(self._writing)
+
+
+def _leave_to_the_pipe(_number: int, _frame: FrameType | None) -> None:
+    """Keeps a signal from ending the process."""
 
 
 def _start(demo: DemoOptions, stack: ExitStack) -> Demo:

@@ -226,6 +226,24 @@ def test_an_end_waits_for_the_scrape_in_work_and_a_second_one_does_not(
     assert (recording / "scrapes" / "0000.prom").read_text() == f"{LINE}1\n"
 
 
+def test_two_signals_that_are_handled_at_once_end_the_wait(tmp_path: Path) -> None:
+    """As when the first comes just before the program waits for a page."""
+
+    def script(peer: Peer) -> None:
+        saying(answer(f"{LINE}1\n".encode()))(peer)
+        stalling()(peer)
+
+    with RawServer(script) as server:
+        path = configuration(tmp_path / "c.yml", server.url)
+        path.write_text(path.read_text().replace("timeout: 2s", "timeout: 1h"))
+        with recording_process(path, tmp_path / "r") as process:
+            wait_for(lambda: len(server.requests) == 2)
+            numbers = (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT)
+            for number in numbers:
+                process.send_signal(number)
+            assert process.wait(20) == 0
+
+
 def test_sigterm_between_scrapes_leaves_a_recording_that_replays(
     tmp_path: Path,
 ) -> None:

@@ -242,7 +242,8 @@ class _Taker(Protocol):
 class _Ending:
     """Ctrl-C and SIGTERM as a wish to end, which waits for the scrape in work.
 
-    The second one interrupts as usual.
+    The second one interrupts that too. Handlers stay in place until `close`: two
+    signals may be handled at once, when they come just before a wait begins.
     """
 
     def __init__(self) -> None:
@@ -254,9 +255,8 @@ class _Ending:
         }
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.wished = True
-        self.close()
-        if self._asleep:
+        wished, self.wished = self.wished, True
+        if wished or self._asleep:
             raise KeyboardInterrupt
 
     def sleep(self, seconds: float) -> None:
