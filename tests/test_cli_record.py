@@ -226,8 +226,8 @@ def test_an_end_waits_for_the_scrape_in_work_and_a_second_one_does_not(
     assert (recording / "scrapes" / "0000.prom").read_text() == f"{LINE}1\n"
 
 
-def test_two_signals_that_are_handled_at_once_end_the_wait(tmp_path: Path) -> None:
-    """As when the first comes just before the program waits for a page."""
+def test_two_signals_at_once_end_the_wait(tmp_path: Path) -> None:
+    """As when the first comes just before a wait, or to a thread that does not."""
 
     def script(peer: Peer) -> None:
         saying(answer(f"{LINE}1\n".encode()))(peer)
@@ -241,6 +241,21 @@ def test_two_signals_that_are_handled_at_once_end_the_wait(tmp_path: Path) -> No
             numbers = (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT)
             for number in numbers:
                 process.send_signal(number)
+            assert process.wait(20) == 0
+
+
+def test_a_second_signal_does_not_wait_for_gpus_either(tmp_path: Path) -> None:
+    """Their exporter hangs, and may do so for an hour."""
+    with RawServer(stalling()) as gpus, SyntheticEngine() as engine:
+        path = configuration(tmp_path / "c.yml", engine.url)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f'gpus: [{{name: node, url: "{gpus.url}", timeout: 1h}}]\n')
+        with recording_process(path, tmp_path / "r") as process:
+            wait_for(lambda: len(gpus.requests) == 1)
+            process.send_signal(signal.SIGTERM)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.3)
+            process.send_signal(signal.SIGINT)
             assert process.wait(20) == 0
 
 

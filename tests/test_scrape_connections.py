@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -313,6 +314,21 @@ def test_the_deadline_holds_over_the_second_try() -> None:
         fetcher.get(server.url, timeout=PATIENCE)
         assert failure(fetcher, server.url, timeout=DEADLINE).reason == "timeout"
         assert server.connections == 2
+
+
+def test_another_thread_can_abort_a_get() -> None:
+    """It fails long before its deadline, and the fetcher works on."""
+    script = saying(answer(PAGE))
+
+    def stall_once(peer: Peer) -> None:
+        (stalling() if len(server.peers) == 1 else script)(peer)
+
+    with RawServer(stall_once) as server, fetching() as fetcher:
+        threading.Timer(0.3, fetcher.abort).start()
+        begun = time.monotonic()
+        failure(fetcher, server.url, timeout=3600.0)
+        assert time.monotonic() - begun < PATIENCE
+        assert fetcher.get(server.url, timeout=PATIENCE).body == PAGE
 
 
 def test_closing_ends_the_kept_connection() -> None:

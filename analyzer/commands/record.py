@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-import signal
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from concurrent.futures import Future, wait
+from contextlib import ExitStack, closing
 from pathlib import Path
-from types import FrameType
-from typing import Protocol
 
 import click
 import yaml
 
 from analyzer.commands.common import Exit, config_option, fail
+from analyzer.commands.ending import ABORT_SECONDS, Ending, flying
 from analyzer.config import Config, load_config
 from analyzer.config_gateways import GatewaySource
 from analyzer.config_gpus import GpuSource
@@ -100,7 +98,7 @@ def record_command(
             document = _recorded(expanded(node), names, engine)
             text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
             (directory / "config.yml").write_text(text, encoding="utf-8")
-            _record([*gpus, pages, *copies], seconds, every or engine.interval)
+            _record(pages, gpus, copies, seconds, every or engine.interval)
     except (RecordingError, OSError) as error:
         fail(str(error), Exit.FAILED)
     count, failed = pages.recorder.count, pages.failed
@@ -170,6 +168,7 @@ class _Recording:
         self._fetcher = Fetcher.of(source)
         self.recorder = Recorder(directory, folder)
         self.failed = 0
+        self._aborted = False
 
     def take(self) -> None:
         """Scrapes once and writes it."""
@@ -177,10 +176,17 @@ class _Recording:
         try:
             page = self._fetcher.get(self.source.url, timeout=self.source.timeout)
         except ScrapeError as error:
+            if self._aborted:
+                return
             self.failed += 1
             self.recorder.add(at, time.monotonic() - begun, None, error.reason)
         else:
             self.recorder.add(at, page.seconds, page.body, "")
+
+    def abort(self) -> None:
+        """Ends the scrape that another thread is in; nothing is written of it."""
+        self._aborted = True
+        self._fetcher.abort()
 
     def close(self) -> None:
         """Closes the connection and the index."""
@@ -196,11 +202,10 @@ class _Aside:
 
     def __init__(self, source: GpuSource, directory: Path, every: float) -> None:
         self.name = source.name
-        self._recording = _Recording(source, directory, GPU_SCRAPES)
+        self.recording = _Recording(source, directory, GPU_SCRAPES)
         self._every = every or source.interval
         self._due: float | None = None  # monotonic
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="gpu")
-        self._flight: Future[None] | None = None
+        self.flight: Future[None] | None = None
 
     def take(self) -> None:
         """Scrapes once when it is time and the scrape before has ended.
@@ -208,19 +213,21 @@ class _Aside:
         Raises what went wrong with that one.
         """
         now = time.monotonic()
-        if self._flight is not None:
-            if not self._flight.done():
+        if self.flight is not None:
+            if not self.flight.done():
                 return
-            self._flight.result()
+            self.flight.result()
         if self._due is None or now >= self._due:
             due = (now if self._due is None else self._due) + self._every
             self._due = due if due > now else now + self._every
-            self._flight = self._pool.submit(self._recording.take)
+            self.flight = flying(self.recording.take)
 
     def close(self) -> None:
-        """Waits for the scrape in work, and closes the recording."""
-        self._pool.shutdown()
-        self._recording.close()
+        """Ends the scrape in work, if there is one, and closes the recording."""
+        if self.flight is not None and not self.flight.done():
+            self.recording.abort()
+            wait((self.flight,), ABORT_SECONDS)
+        self.recording.close()
 
 
 def _copies(config: Config, directory: Path) -> list[LogCopy]:
@@ -235,69 +242,38 @@ def _why(gateway: GatewaySource) -> str:
     return "a recording holds one request log, that of the first gateway with a file"
 
 
-class _Taker(Protocol):
-    def take(self) -> None: ...
-
-
-class _Ending:
-    """Ctrl-C and SIGTERM as a wish to end, which waits for the scrape in work.
-
-    The second one interrupts that too. Handlers stay in place until `close`: two
-    signals may be handled at once, when they come just before a wait begins.
-    """
-
-    def __init__(self) -> None:
-        self.wished = False
-        self._asleep = False
-        self._before = {
-            number: signal.signal(number, self._on_signal)
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        wished, self.wished = self.wished, True
-        if wished or self._asleep:
-            raise KeyboardInterrupt
-
-    def sleep(self, seconds: float) -> None:
-        """Sleeps, but no longer than until somebody wishes to end."""
-        try:
-            self._asleep = True
-            if seconds > 0 and not self.wished:
-                time.sleep(seconds)
-        except KeyboardInterrupt:
-            self.wished = True
-        finally:
-            self._asleep = False
-
-    def close(self) -> None:
-        """Gives the signals back."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-
-def _record(sources: Sequence[_Taker], seconds: float, every: float) -> None:
+def _record(
+    pages: _Recording,
+    gpus: Sequence[_Aside],
+    copies: Sequence[LogCopy],
+    seconds: float,
+    every: float,
+) -> None:
     length = max(1, math.ceil(seconds / every))
     with (
-        closing(_Ending()) as ending,
+        closing(Ending()) as ending,
         click.progressbar(range(length), label="recording", file=sys.stderr) as bar,
-        suppress(KeyboardInterrupt),
     ):
         done = 0
         for number in _ticks(seconds, every, ending):
-            for source in sources:
-                source.take()
+            for gpu in gpus:
+                gpu.take()
+            ending.wait(flying(pages.take), pages.abort)
+            for copy in copies:
+                copy.take()
             bar.update(number + 1 - done)
             done = number + 1
+        for gpu in gpus:
+            if gpu.flight is not None:
+                ending.wait(gpu.flight, gpu.recording.abort)
 
 
-def _ticks(seconds: float, every: float, ending: _Ending) -> Iterator[int]:
+def _ticks(seconds: float, every: float, ending: Ending) -> Iterator[int]:
     """Yields at a steady pace; a scrape that takes longer skips, it does not shift."""
     begun = time.monotonic()
     number = 0
     while (due := number * every) < seconds:
-        ending.sleep(begun + due - time.monotonic())
-        if ending.wished:
+        if ending.sleep(begun + due - time.monotonic()):
             return
         yield number
         late = time.monotonic() - begun

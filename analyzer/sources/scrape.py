@@ -175,6 +175,10 @@ class Fetcher:
             if path and not Path(path).exists():
                 raise ScrapeError("tls", f"{path}: no such file")
 
+    def abort(self) -> None:
+        """Ends the `get` that another thread is in, with a ScrapeError."""
+        self._wire.cut()
+
     def close(self) -> None:
         """Closes the kept connection; one in use closes at its end."""
         self._closed = True

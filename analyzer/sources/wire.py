@@ -74,6 +74,11 @@ class Wire:
                 self._period = None
             self.release()
 
+    def cut(self) -> None:
+        """Ends what happens on the connections now, as if the deadline had passed."""
+        self._until = time.monotonic()
+        self._cut(self._period)
+
     def remaining(self) -> float:
         """Returns the seconds left until the deadline, 0 when it has passed."""
         return max(0.0, self._until - time.monotonic())
