@@ -21,7 +21,7 @@ demo: $(VENV)/.package  ## run the exporter on a simulated fleet, without a GPU
 	$(BIN)/goodput-exporter --demo
 
 test: check tools  ## check, then run the tests against the installed package
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile
 
 check: $(VENV)/.dev $(VENV)/.package  ## lint, formatting and types
 	$(BIN)/ruff check

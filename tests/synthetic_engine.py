@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import socket
 import threading
 import time
@@ -16,6 +18,8 @@ from prometheus_client.exposition import generate_latest
 MODEL = "demo-small"
 TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5)
 ITL = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
+PORTS = 5_000  # a process's own
+_ASKED = itertools.count()
 LATENCY = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0)
 
 
@@ -53,10 +57,19 @@ class Process:
 
 
 def free_port() -> int:
-    """Returns a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Returns a port that nobody listens on, and that nobody is given soon.
+
+    It is below those that the kernel hands out, and each process of pytest-xdist has
+    its own thousands, from a place of its own on.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 12_000 + worker % 4 * PORTS
+    for _ in range(PORTS):
+        port = first + (os.getpid() * 37 + next(_ASKED)) % PORTS
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"no free port from {first} on")
 
 
 class SyntheticEngine:
