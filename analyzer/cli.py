@@ -11,6 +11,7 @@ COMMANDS = (
     "compare",
     "dashboards",
     "diagnose",
+    "plan",
     "record",
     "replay",
     "report",

@@ -20,7 +20,8 @@ from analyzer.sweep.columns import blocks
 from analyzer.sweep.curve import Curve
 from analyzer.sweep.intervals import Interval, cut
 from analyzer.sweep.point import Point
-from analyzer.sweep.text import load, named
+from analyzer.sweep.text import load
+from analyzer.sweep.words import named
 
 Key = tuple[str, str, str, str]  # class, configuration, axis, load
 

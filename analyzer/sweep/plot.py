@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from analyzer.sweep.curve import Curve
 from analyzer.sweep.point import Point
-from analyzer.sweep.text import named, target
+from analyzer.sweep.words import named, target
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from analyzer.benchmarks.run import Knob
 from analyzer.slo import SloClass
-from analyzer.strict import format_duration
 from analyzer.sweep.curve import SHORT_TURNS, Curve, Note
 from analyzer.sweep.document import best
 from analyzer.sweep.point import FEW_REQUESTS, Point, meets
+from analyzer.sweep.words import named, target
 
 _HEAD = (
     "load",
@@ -46,26 +45,6 @@ def lines(curves: Sequence[Sequence[Curve]]) -> Iterator[str]:
             yield from _curve(curve)
         if len(listed) > 1:
             yield from _best(listed)
-
-
-def target(slo_class: SloClass) -> str:
-    """Returns a class's criteria and objective in words."""
-    parts = []
-    for criterion, threshold in slo_class.good.items():
-        text = f"{criterion} ≤ {format_duration(threshold.seconds)}"
-        if threshold.per_prompt_token:
-            text += f" + {format_duration(threshold.per_prompt_token)} a prompt token"
-        parts.append(text)
-    for (criterion, level), seconds in slo_class.percentiles.items():
-        parts.append(f"{level} of {criterion} ≤ {format_duration(seconds)}")
-    return f"{', '.join(parts)} for {slo_class.objective:.4g} of requests"
-
-
-def named(config: Mapping[str, Knob]) -> str:
-    """Returns a configuration in words."""
-    return (
-        ", ".join(f"{k}={v}" for k, v in sorted(config.items())) or "one configuration"
-    )
 
 
 def _curve(curve: Curve) -> Iterator[str]:
