@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from analyzer import goodput
 from analyzer.goodput import Marginal
 from analyzer.histogram import Histogram
-from analyzer.ledger import Ledger
+from analyzer.ledger import Labels, Ledger
 from analyzer.slo import SloClass, assign
 from analyzer.snapshot import Increase
 
 HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue")
 UNATTRIBUTED = "unattributed"
-# What is counted by class: the second label after the target's.
-OF_CLASS = ("goodput_engine_criterion_", "goodput_engine_percentile_")
+OF_CRITERION = "goodput_engine_criterion_"
+OF_PERCENTILE = "goodput_engine_percentile_"
 # canonical signal → metric, for counters without a label of their own
 _PLAIN = {
     "preemptions": "goodput_engine_preemptions_total",
@@ -100,6 +100,22 @@ def accrue(ledger: Ledger, grown: ModelIncrease, *, histograms: bool = True) -> 
                 ledger.add_histogram(name, model, grown.histograms[signal])
 
 
+def drop_unwanted(ledger: Ledger, classes: Collection[SloClass]) -> None:
+    """Removes rows of classes, criteria and percentiles that are not configured.
+
+    What is published and never counts again leaves its class without a lower bound.
+    """
+    wanted: Mapping[str, set[Labels]] = {
+        OF_CRITERION: {(c.name, criterion) for c in classes for criterion in c.good},
+        OF_PERCENTILE: {(c.name, *level) for c in classes for level in c.percentiles},
+    }
+    for name, rows in ledger.counters.items():
+        for prefix, kept in wanted.items():
+            if name.startswith(prefix):
+                for labels in [labels for labels in rows if labels[1:] not in kept]:
+                    del rows[labels]
+
+
 def accrue_criteria(
     ledger: Ledger,
     grown: ModelIncrease,
@@ -118,9 +134,7 @@ def accrue_criteria(
             ("good_events_lower", marginal.lower),
             ("good_events_upper", marginal.upper),
         ):
-            ledger.add(
-                f"goodput_engine_criterion_{name}_total", labels, max(0.0, value)
-            )
+            ledger.add(f"{OF_CRITERION}{name}_total", labels, max(0.0, value))
     return found
 
 
@@ -135,9 +149,7 @@ def accrue_percentiles(
             ("events", marginal.events),
             ("good_events_upper", marginal.upper),
         ):
-            ledger.add(
-                f"goodput_engine_percentile_{name}_total", labels, max(0.0, value)
-            )
+            ledger.add(f"{OF_PERCENTILE}{name}_total", labels, max(0.0, value))
 
 
 def single_token_requests(lengths: Histogram | None) -> float | None:

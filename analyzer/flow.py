@@ -158,11 +158,7 @@ class EngineFlow:
         self.liveness.startup_grace = source.startup_grace
         self.liveness.heartbeat.grace = source.stall_grace
         self.classes.clear()
-        names = {slo_class.name for slo_class in config.slo_classes}
-        for name, rows in self.ledger.counters.items():
-            if name.startswith(accrual.OF_CLASS):
-                for labels in [labels for labels in rows if labels[1] not in names]:
-                    del rows[labels]
+        accrual.drop_unwanted(self.ledger, config.slo_classes)
 
     def learn(self, served: Served) -> None:
         """Takes over what the engine says of its models."""

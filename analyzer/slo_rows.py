@@ -153,8 +153,9 @@ def _engine_row(
             covered = max(covered, totals.at - flow.memory.since)
             part = totals.marginals
         for criterion, marginal in part.items():
-            known = marginals.get(criterion)
-            marginals[criterion] = marginal if known is None else known + marginal
+            if criterion in slo_class.good:  # a reload may have removed it
+                known = marginals.get(criterion)
+                marginals[criterion] = marginal if known is None else known + marginal
     bounds = goodput.joint_bounds(finished, marginals, in_flight=in_flight)
     ratios = bounds.ratios
     return {

@@ -22,6 +22,7 @@ from analyzer.config import Config, parse_config
 from analyzer.engines.served import served_models
 from analyzer.flow import EngineFlow
 from analyzer.heartbeat import Pulse
+from analyzer.slo_rows import slo_rows
 from analyzer.snapshot import Reset
 
 
@@ -207,6 +208,30 @@ def test_rows_of_a_class_that_is_gone_go_with_it() -> None:
     observe(followed, engine.page(), 2004.0)
     assert criterion(followed, "ttft", "quick") == 3
     assert total(followed, "engine_generation_tokens", "m") == 70
+
+
+def test_rows_of_a_criterion_that_is_gone_go_with_it() -> None:
+    """And so does what it said: a bound that waits for its events would stay 0."""
+    followed = flow()
+    engine = Engine()
+    observe(followed, engine.page(), 2000.0)
+    engine.finish(4)
+    observe(followed, engine.page(), 2002.0)
+    fewer = parse_config(
+        "slo_classes: [{name: fast, good: {e2e: 2500ms}, objective: 0.9, "
+        "percentiles: {ttft: {p50: 100ms}}}]"
+    )
+    followed.configure(SOURCE, fewer, at=2003.0)
+    engine.finish(3)
+    observe(followed, engine.page(), 2004.0)
+    rows = followed.ledger.rows
+    levels = dict(rows("goodput_engine_percentile_events_total"))
+    assert levels == {("m", "fast", "ttft", "p50"): 3.0}
+    events = dict(rows("goodput_engine_criterion_events_total"))
+    assert events == {("m", "fast", "e2e"): 7.0}
+    for seconds in (60.0, None):
+        (row,) = slo_rows([followed], [], 2004.0, seconds)
+        assert (row["bounds"], list(row["criteria"])) == ([1.0, 1.0], ["e2e"])
 
 
 def test_another_address_is_another_engine() -> None:
