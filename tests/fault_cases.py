@@ -281,4 +281,23 @@ EXPORTER = (
             ("rules-without-a-class", "batch", 0.95, ('slo_class="batch"',)),
         )
     ),
+    *(
+        Case(
+            "GoodputRulesOutdated",
+            own(metric, level(2 * limit), f'slo_class="interactive",{of}'),
+            own(metric, level(limit), f'slo_class="interactive",{of}'),
+            (metric,),
+            {**POOL, "slo_class": "interactive", "severity": "warning"},
+            {"description": "or with a wrong limit"},
+            name=f"rules-for-another-{metric.split('_')[2]}",
+        )
+        for metric, limit, of in (
+            (
+                "goodput_slo_percentile_threshold_seconds",
+                1.0,
+                'criterion="ttft",percentile="p95"',
+            ),
+            ("goodput_slo_stage_budget_seconds", 0.05, 'stage="gateway"'),
+        )
+    ),
 )

@@ -153,7 +153,7 @@ BURN = (
         request_histogram("goodput_request_ttft_seconds", 0.951, le="1.0"),
         ("goodput_request_ttft_seconds_bucket",),
         {**CLASS, "severity": "warning", "percentile": "ttft_p95"},
-        {"summary": "only 94% of requests within 1s of ttft_p95"},
+        {"summary": "only 94% of requests within 1s (ttft_p95)"},
     ),
     Case(
         "GoodputPercentileBoundMissed",
@@ -162,19 +162,19 @@ BURN = (
         ("goodput_engine_percentile_events_total",),
         {**CLASS, "severity": "warning", "percentile": "ttft_p95"},
         {
-            "summary": "at most 94% of requests within 1s of ttft_p95",
-            "description": "No request log",
+            "summary": "at most 94% of requests within 1s (ttft_p95)",
+            "description": "No request log tells.",
         },
         name="percentile-by-the-engine",
     ),
     Case(
         "GoodputPercentileBoundMissed",
-        percentile_bound(0.5),
-        exact(0.0),
+        {**percentile_bound(0.5), **exact(0.0, unevaluable=1.0)},
+        request_histogram("goodput_request_ttft_seconds", 0.99, le="1.0"),
         ("goodput_engine_percentile_good_events_upper_total",),
         {**CLASS, "severity": "warning", "percentile": "ttft_p95"},
-        {"summary": "at most 50% of requests within 1s of ttft_p95"},
-        name="percentile-left-to-the-log",
+        {"summary": "at most 50% of requests within 1s (ttft_p95)"},
+        name="percentile-left-to-a-log-that-knows",
     ),
     Case(
         "GoodputStageOverBudget",
@@ -186,7 +186,7 @@ BURN = (
         ),
         ("goodput_request_stage_seconds_count",),
         {**CLASS, "severity": "warning", "stage": "gateway"},
-        {"summary": "only 90% of requests within 50ms at stage gateway"},
+        {"summary": "only 90% of requests within 50ms (stage gateway)"},
     ),
 )
 

@@ -54,7 +54,7 @@ def percentile_limits(slo_class: SloClass) -> list[Limit]:
     return [
         Limit(
             slo_class.name,
-            limit_name(criterion, level),
+            f"{criterion}_{level.replace('.', '_')}",
             f"goodput_request_{criterion}_seconds",
             "",
             seconds,
@@ -62,11 +62,6 @@ def percentile_limits(slo_class: SloClass) -> list[Limit]:
         )
         for (criterion, level), seconds in slo_class.percentiles.items()
     ]
-
-
-def limit_name(criterion: str, level: str) -> str:
-    """Returns what recordings and alerts call a percentile of a criterion."""
-    return f"{criterion}_{level.replace('.', '_')}"
 
 
 def stage_limits(slo_class: SloClass) -> list[Limit]:

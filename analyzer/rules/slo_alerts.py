@@ -11,13 +11,7 @@ from collections.abc import Iterator, Sequence
 from analyzer.rules import bounds, budget, requests
 from analyzer.rules.burn import BurnRow, burn_rows, refusal
 from analyzer.rules.constraint import verdict_name
-from analyzer.rules.limits import (
-    WINDOW,
-    Limit,
-    limit_name,
-    percentile_limits,
-    stage_limits,
-)
+from analyzer.rules.limits import WINDOW, Limit, percentile_limits, stage_limits
 from analyzer.rules.requests import BAD, GOOD, RATE, REQUESTS, counted, mean
 from analyzer.rules.rule import (
     CLASS,
@@ -31,7 +25,7 @@ from analyzer.rules.rule import (
     on,
 )
 from analyzer.rules.texts import MISSED, link, looked_up, plain, with_cause
-from analyzer.slo import SloClass, percentile
+from analyzer.slo import SloClass
 from analyzer.strict import format_duration
 
 HOUR = 3600.0
@@ -49,12 +43,13 @@ def alerts(slo_class: SloClass, options: Options) -> Iterator[Alert]:
     yield from _burn(slo_class, options)
     yield from _bounds(slo_class, options)
     yield from _budget(slo_class, options)
-    for limit in (*percentile_limits(slo_class), *stage_limits(slo_class)):
+    percentiles = percentile_limits(slo_class)
+    for limit in (*percentiles, *stage_limits(slo_class)):
         yield _limit(limit, slo_class, options)
     if slo_class.match.model_only:
-        for (criterion, level), seconds in slo_class.percentiles.items():
-            if criterion in bounds.MEASURED:
-                yield _percentile_bound(slo_class, criterion, level, seconds, options)
+        for limit, of in zip(percentiles, slo_class.percentiles, strict=True):
+            if of[0] in bounds.MEASURED:
+                yield _percentile_bound(limit, of, slo_class, options)
 
 
 def _routed(expr: str, severity: Severity) -> str:
@@ -205,13 +200,13 @@ def _beyond_bound(
             f"  and max {by(CLASS)} ({every} - {met}) >= {options.minimum_failures}"
         )
     pairs_or = "\nor\n".join(pairs)
-    return f"(\n{pairs_or}\n)\n{_unless_exact(slo_class, options)}"
+    return f"(\n{pairs_or}\n)\n{_unless_exact(REQUESTS, slo_class, options)}"
 
 
-def _unless_exact(slo_class: SloClass, options: Options) -> str:
-    """Returns the clauses that leave a class to its request log, where it has one."""
+def _unless_exact(record: str, slo_class: SloClass, options: Options) -> str:
+    """Returns the clauses that leave a class to a log, of which *record* is a rate."""
     chosen = f'{{slo_class="{slo_class.name}"}}'
-    exact = f"({mean(REQUESTS, HOUR, options, chosen)} > 0)"
+    exact = f"({mean(record, HOUR, options, chosen)} > 0)"
     # A log of another namespace counts only when that has no engines of its own.
     engines = f"{on(MODEL)} {mean(bounds.EVENTS, HOUR, options)}"
     return (
@@ -290,7 +285,7 @@ def _limit(limit: Limit, slo_class: SloClass, options: Options) -> Alert:
         annotations=with_cause(
             options,
             f"{WHO}: only {{{{ $value | humanizePercentage }}}} of requests within "
-            f"{seconds} {'at stage' if stage else 'of'} {what}",
+            f"{seconds} ({'stage ' if stage else ''}{what})",
             f"In the last hour {_share(limit.share)} of requests took up to {now}; the "
             f"limit is {seconds}.",
         ),
@@ -299,38 +294,37 @@ def _limit(limit: Limit, slo_class: SloClass, options: Options) -> Alert:
 
 
 def _percentile_bound(
-    slo_class: SloClass, criterion: str, level: str, seconds: float, options: Options
+    limit: Limit, of: tuple[str, str], slo_class: SloClass, options: Options
 ) -> Alert:
     """Returns the alert on a percentile that no reading of the engine's buckets keeps.
 
-    For a class without a request log; a limit between two buckets may be missed
-    unseen.
+    It is *of* a criterion and a level. For where no request log knows that time; a
+    limit between two buckets may be missed unseen.
     """
-    share = percentile(level) or 0.0
+    criterion, level = of
     chosen = (
         f'{{slo_class="{slo_class.name}",criterion="{criterion}",percentile="{level}"}}'
     )
+    share, seconds = _share(limit.share), format_duration(limit.seconds)
     count = counted(bounds.PERCENTILE_EVENTS, WINDOW, options, chosen)
-    limit = format_duration(seconds)
     expr = (
         f"max {by(CLASS)} (\n"
-        f"  {bounds.PERCENTILE_WITHIN}{chosen} < {_share(share)}\n"
-        f"  and {count} >= {MISSES_WANTED / (1 - share):.0f}\n"
-        f")\n{_unless_exact(slo_class, options)}"
+        f"  {bounds.PERCENTILE_WITHIN}{chosen} < {share}\n"
+        f"  and {count} >= {MISSES_WANTED / (1 - limit.share):.0f}\n"
+        f")\n{_unless_exact(limit.events, slo_class, options)}"
     )
-    what = limit_name(criterion, level)
     return Alert(
         name="GoodputPercentileBoundMissed",
         expr=expr,
         severity=Severity.WARNING,
         hold=options.span(900.0),
-        labels={"slo_class": slo_class.name, "percentile": what},
+        labels={"slo_class": slo_class.name, "percentile": limit.name},
         annotations=with_cause(
             options,
             f"{WHO}: at most {{{{ $value | humanizePercentage }}}} of requests within "
-            f"{limit} of {what}",
-            "No request log: of the last hour's requests the engine's histograms let "
-            f"no more be within {limit}; {_share(share)} should be.",
+            f"{seconds} ({limit.name})",
+            "No request log tells. By the engine's histograms no more of the last "
+            f"hour's requests can have been within {seconds}; {share} should be.",
         ),
         comment="No exact source in the last hour. Rests on "
         f"{MISSES_WANTED} requests past the limit at least.",
