@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -257,6 +258,44 @@ def test_a_second_signal_does_not_wait_for_gpus_either(tmp_path: Path) -> None:
                 process.wait(0.3)
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 0
+
+
+def test_a_third_signal_does_not_break_what_closes(tmp_path: Path) -> None:
+    """The second one gives up a GPU exporter that takes no connection, in a second."""
+    log = tmp_path / "live.log"
+    log.touch()
+    copy = tmp_path / "r" / "access.log"
+    with full_listener() as gpus, SyntheticEngine() as engine:
+        path = configuration(tmp_path / "c.yml", engine.url)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f'gpus: [{{name: node, url: "{gpus}", timeout: 1h}}]\n')
+            file.write(f"gateways: [{{name: g, path: {log}, format: envoy}}]\n")
+        with recording_process(path, tmp_path / "r") as process:
+            wait_for((tmp_path / "r" / "scrapes" / "0001.prom").exists)
+            process.send_signal(signal.SIGTERM)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.5)
+            process.send_signal(signal.SIGTERM)
+            log.write_text("late\n", encoding="utf-8")
+            wait_for(lambda: copy.read_text(encoding="utf-8") == "late\n")
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=20)
+            assert process.returncode == 0
+    assert "scrapes, 0 failed" in said
+
+
+@contextmanager
+def full_listener() -> Iterator[str]:
+    """Yields the URL of a server that takes no more connections, nor refuses them."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.socket())
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/metrics"
 
 
 def test_sigterm_between_scrapes_leaves_a_recording_that_replays(

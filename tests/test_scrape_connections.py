@@ -316,18 +316,22 @@ def test_the_deadline_holds_over_the_second_try() -> None:
         assert server.connections == 2
 
 
-def test_another_thread_can_abort_a_get() -> None:
-    """It fails long before its deadline, and the fetcher works on."""
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\n\r\na 1\n"])
+def test_another_thread_can_abort_a_get(begun: bytes) -> None:
+    """It fails long before its deadline, and the fetcher works on.
+
+    Also when a body without a length, which ends as its connection does, has begun.
+    """
     script = saying(answer(PAGE))
 
     def stall_once(peer: Peer) -> None:
-        (stalling() if len(server.peers) == 1 else script)(peer)
+        (stalling(begun) if len(server.peers) == 1 else script)(peer)
 
     with RawServer(stall_once) as server, fetching() as fetcher:
         threading.Timer(0.3, fetcher.abort).start()
-        begun = time.monotonic()
+        since = time.monotonic()
         failure(fetcher, server.url, timeout=3600.0)
-        assert time.monotonic() - begun < PATIENCE
+        assert time.monotonic() - since < PATIENCE
         assert fetcher.get(server.url, timeout=PATIENCE).body == PAGE
 
 

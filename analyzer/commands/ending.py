@@ -46,8 +46,8 @@ class Ending:
         while not wait((flight,), LOOK_SECONDS).done:
             if self._wishes > 1:
                 abort()
-                wait((flight,), ABORT_SECONDS)
-                return
+                if not wait((flight,), ABORT_SECONDS).done:
+                    return
         flight.result()
 
     def close(self) -> None:

@@ -77,6 +77,7 @@ def record_command(
     engine = _engine(config, target)
     try:
         with ExitStack() as stack:
+            ending = stack.enter_context(closing(Ending()))  # until all is closed
             pages = _Recording(engine, directory, SCRAPES)
             stack.callback(pages.close)
             gpus = [
@@ -98,7 +99,8 @@ def record_command(
             document = _recorded(expanded(node), names, engine)
             text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
             (directory / "config.yml").write_text(text, encoding="utf-8")
-            _record(pages, gpus, copies, seconds, every or engine.interval)
+            every = every or engine.interval
+            _record(pages, gpus, copies, ending, seconds=seconds, every=every)
     except (RecordingError, OSError) as error:
         fail(str(error), Exit.FAILED)
     count, failed = pages.recorder.count, pages.failed
@@ -246,14 +248,13 @@ def _record(
     pages: _Recording,
     gpus: Sequence[_Aside],
     copies: Sequence[LogCopy],
+    ending: Ending,
+    *,
     seconds: float,
     every: float,
 ) -> None:
     length = max(1, math.ceil(seconds / every))
-    with (
-        closing(Ending()) as ending,
-        click.progressbar(range(length), label="recording", file=sys.stderr) as bar,
-    ):
+    with click.progressbar(range(length), label="recording", file=sys.stderr) as bar:
         done = 0
         for number in _ticks(seconds, every, ending):
             for gpu in gpus:

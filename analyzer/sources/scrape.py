@@ -106,10 +106,10 @@ class Fetcher:
         finally:
             if self._closed:
                 self.close()
-        spent = time.monotonic() - begun
-        if spent >= timeout:  # a body without a length looks whole when it is cut off
+        if not self._wire.remaining():
+            # A body without a length looks whole when it is cut off.
             raise ScrapeError("timeout", f"no whole answer within {timeout:g} s")
-        return Page(body, spent)
+        return Page(body, time.monotonic() - begun)
 
     def _body(self, url: str, headers: dict[str, str]) -> bytes:
         with self._answer(url, headers) as response:
