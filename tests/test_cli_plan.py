@@ -107,6 +107,9 @@ WRONG_CALLS = {
     "gpu": ((GOOD, "--try-gpu=h100"), "--try-gpu needs the --gpu that was swept"),
     "no gpu": ((GOOD, "--gpu=l4", "--try-gpu=tpu"), "'tpu' is none of l4, a100, h100"),
     "price": ((GOOD, "--gpu=l4", "--try-gpu=h100=-1"), "has no price above 0"),
+    "nan rate": ((GOOD, "--rate=nan"), "nan is not a number"),
+    "endless rate": ((GOOD, "--rate=inf"), "is not in the range"),
+    "nan cost": ((GOOD, "--price=nan"), "nan is not a number"),
     "nan": ((GOOD, "--gpu=l4", "--try-gpu=h100=nan"), "has no price above 0"),
 }
 
@@ -147,3 +150,19 @@ def test_what_cannot_be_used_is_told_with_its_place(
     for message, arguments in cases.items():
         done = goodput("plan", *arguments, GOOD)
         assert (done.exit_code, message in done.stderr) == (3, True), done.output
+
+
+def test_what_the_twin_is_not_fitted_to_is_told(sweep: Path, tmp_path: Path) -> None:
+    """A load without a limit, say, and requests that failed."""
+    endless = json.loads((sweep / "c4.json").read_text())
+    some_failed = json.loads((sweep / "c2.json").read_text())
+    endless["max_concurrency"] = None
+    some_failed["errors"][0] = "refused"
+    some_failed["completed"] -= 1
+    some_failed["failed"] = 1
+    for name, document in (("a", endless), ("b", some_failed)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    done = goodput("plan", tmp_path, GOOD)
+    assert done.exit_code == 3
+    told = "left out: 1 runs without a limit of concurrency, 1 requests that failed"
+    assert told in done.stderr

@@ -9,11 +9,12 @@ import pytest
 
 from analyzer.capacity.costs import StepCosts
 from analyzer.capacity.fit import Figures, Point, simulate
+from analyzer.capacity.fleet import Balancer
 from analyzer.capacity.workload import Request
 from analyzer.plan.calibration import Miss, Twin
 from analyzer.plan.demand import Demand, of_points
 from analyzer.plan.plan import Plan, check_trust, per_million, plan
-from analyzer.plan.search import Question
+from analyzer.plan.search import SEEDS, Question
 from analyzer.plan.settings import PlanError, Settings, settings_of
 from analyzer.plan.what_if import another_gpu, changes, untried, verdict
 from analyzer.slo import Match, SloClass, Threshold
@@ -177,6 +178,63 @@ def test_lengths_that_were_not_swept_are_a_doubt() -> None:
 
 def test_a_twin_far_off_gives_no_plan() -> None:
     """Nothing would be better than a guess."""
-    check_trust(TWIN)
-    with pytest.raises(PlanError, match="off by 50%"):
-        check_trust(twin_of(SETTINGS, error=0.5))
+    check_trust(TWIN, SETTINGS)
+    with pytest.raises(PlanError, match=r"off by 50%, in throughput .* block_size 16"):
+        check_trust(twin_of(SETTINGS, error=0.5), SETTINGS)
+
+
+def test_a_wrong_time_to_first_token_is_distrusted_too() -> None:
+    """Throughput and TPOT can be right by luck where the queue begins elsewhere."""
+    miss = Miss(8, 0.0, 4.4, 0.0)
+    wrong = replace(TWIN, misses=(miss,), held_out=Miss(16, 0.0, 0.0, 0.0))
+    assert "in TTFT by +440% at 8 at once" in wrong.distrust
+
+
+def test_bursts_even_out_among_many_replicas() -> None:
+    """Far fewer do than dividing by what one takes says, and one less does not."""
+    wild = Question(replace(DEMAND, variation=2.0), SLO, Balancer.LEAST_REQUESTS, 400)
+    found = plan(TWIN, wild, (), rate=80.0)
+    assert found.replicas is not None
+    assert found.replicas.number is not None
+    assert found.replicas.number < math.ceil(80.0 / found.capacity.estimate) - 1
+    seeds = [
+        wild.run(TWIN.engine, 80.0, seed, replicas=found.replicas.number - 1).met
+        for seed in SEEDS
+    ]
+    assert not all(seeds)
+
+
+def test_a_change_that_changes_nothing_is_not_tried() -> None:
+    """Half of one place is one; a step has as many tokens as there are places."""
+    least = settings_of(
+        {"max_num_seqs": 1, "max_num_batched_tokens": 1}, {}, {}, longest=1
+    )
+    names = [change.name for change in changes(least, least.engine(COSTS), {})]
+    assert names == [
+        "max_num_seqs 1 → 2 (max_num_batched_tokens 2)",
+        "max_num_batched_tokens 1 → 2",
+    ]
+
+
+def test_blocks_of_another_size_are_of_the_same_memory() -> None:
+    """Twice the size would be twice the cache otherwise."""
+    (change,) = changes(SETTINGS, TWIN.engine, {"block_size": [32]})
+    assert change.name == "block_size 16 → 32 (num_gpu_blocks 250)"
+    assert change.engine.scheduler.num_blocks == 250
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("max_num_seqs", 100_000, "above 4096 is not simulated"),
+        ("max_num_batched_tokens", 1, "is less than max_num_seqs"),
+        ("num_gpu_blocks", 1, "a KV cache of one block"),
+        ("block_size", 1_000_000, "a KV cache of one block"),
+    ],
+)
+def test_a_change_that_no_server_takes_is_told(
+    name: str, value: int, reason: str
+) -> None:
+    """With the change, instead of another one or of hours."""
+    with pytest.raises(PlanError, match=f"{name} .* → {value}.*: .*{reason}"):
+        list(changes(SETTINGS, TWIN.engine, {name: [value]}))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import pytest
 from benchmark_results import unpack
@@ -120,6 +123,61 @@ def test_runs_without_single_requests_or_closed_loop_do_not_count(
     ):
         with pytest.raises(PlanError, match="0 loads of a closed loop"):
             calibrated(useless, settings(16))
+
+
+@pytest.mark.parametrize("given", [{"max_model_len": 100}, {"num_gpu_blocks": 3}])
+def test_settings_that_the_sweep_refutes_are_told(
+    results: Path, given: dict[str, int]
+) -> None:
+    """Its requests would not have been served: the simulation would drop them."""
+    known = settings_of({**SERVER, **given}, {}, {}, longest=1)
+    with pytest.raises(PlanError, match=r"has a request of 4.. tokens, but by its"):
+        calibrated(swept(results, "seqs16"), known)
+
+
+@pytest.mark.parametrize(
+    "useless",
+    [
+        {"duration": 1e300},
+        {"duration": 1e-300},
+        {"concurrency": 0.5},
+        {"requests": "no ttft"},
+    ],
+    ids=str,
+)
+def test_a_load_that_no_server_had_does_not_count(
+    results: Path, useless: dict[str, Any]
+) -> None:
+    """Nothing is divided by 0, and no fit runs away."""
+    runs = []
+    for run in swept(results, "seqs16"):
+        changes = dict(useless)
+        if "requests" in changes:
+            assert run.requests is not None
+            zero = array("d", [0.0] * len(run.requests))
+            changes["requests"] = replace(run.requests, ttft=zero)
+        runs.append(replace(run, **changes))
+    with pytest.raises(PlanError, match="0 loads of a closed loop"):
+        calibrated(runs, settings(16))
+
+
+def test_a_long_run_is_thinned_and_a_huge_one_refused(results: Path) -> None:
+    """The twin then rests on as many requests as tell it, of the same lengths."""
+    many, huge = [], []
+    for run in swept(results, "seqs16")[:3]:
+        assert run.requests is not None
+        more, long = Requests(), Requests()
+        for at in range(1000):
+            more.add(failed=False, start=at, ttft=0.1, e2e=0.2,
+                     prompt_tokens=10, output_tokens=1 + at % 10)  # fmt: skip
+        long.add(failed=False, ttft=0.1, e2e=9, prompt_tokens=9, output_tokens=10**8)
+        many.append(replace(run, requests=more, completed=1000, duration=500.0))
+        huge.append(replace(run, requests=long))
+    found = calibrated(many, settings(16)).points[0].requests
+    assert len(found) == 200
+    assert fmean(r.output_tokens for r in found) == pytest.approx(5.5, abs=0.1)
+    with pytest.raises(PlanError, match="too many tokens to be simulated"):
+        calibrated(huge, settings(16))
 
 
 # Settings.

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
+from random import Random
 from statistics import fmean, median
 
 import pytest
 from capacity_models import settings
 
+from analyzer.capacity.arrivals import gamma
 from analyzer.capacity.costs import StepCosts
 from analyzer.plan.demand import Demand, of_trace
 from analyzer.plan.search import SEEDS, Question
@@ -104,6 +108,29 @@ def test_requests_longer_than_the_server_takes_are_bad() -> None:
     assert met.share == pytest.approx(0.5, abs=0.05)
 
 
+def test_an_answer_cut_short_is_bad() -> None:
+    """The server has no room for its last tokens, however quick it is."""
+    demand = Demand([(10, 1), (7000, 5000)], 1.0, "half of them too long")
+    met = Question(demand, slo(ttft=9.0)).run(settings(ALONE.costs), 0.001, 1)
+    assert met.share == pytest.approx(0.5, abs=0.05)
+
+
+def test_requests_that_are_refused_are_no_work() -> None:
+    """What is kept up is told by those that were served."""
+    half = Question(Demand([(10, 1), (9000, 1)], 1.0, ""), slo(0.3, e2e=1e6))
+    assert half.saturation(ALONE, 1) == pytest.approx(2 / SERVICE, rel=0.1)
+    none = Question(Demand([(9000, 1)], 1.0, ""), slo(ttft=9.0))
+    assert none.rates(ALONE) == (0.0, 0.0, 0.0)
+
+
+def test_a_strict_target_is_asked_of_more_requests() -> None:
+    """A p99.9 of 1500 would be the luck of one; long answers are fewer."""
+    strict = Question(ONE_TOKEN, slo(0.9, {("ttft", "p99.9"): 0.5}, ttft=0.5))
+    with_turns = Question(Demand([(10, 8000)], 1.0, ""), slo(ttft=0.5))
+    assert strict.number(ALONE, 1) == pytest.approx(10_000 / 0.9, abs=2)
+    assert with_turns.number(ALONE, 1) == 500
+
+
 def test_replicas_share_the_work() -> None:
     """Two take somewhat more than twice the rate: luck evens out."""
     question = Question(ONE_TOKEN, slo(0.9, ttft=0.5))
@@ -135,7 +162,7 @@ def test_bursts_of_a_trace_lower_the_rate() -> None:
     slo_class = slo(0.9, ttft=0.5)
     calm, wild = (of_trace(lines, "t", tick=1.0) for lines in (even, bursts))
     assert calm.variation == 1.0
-    assert wild.variation == pytest.approx(3.0, rel=0.05)
+    assert wild.variation == pytest.approx(math.sqrt(10))
     rates = [
         median(Question(demand, slo_class).rates(ALONE)) for demand in (calm, wild)
     ]
@@ -170,6 +197,7 @@ GOOD = b'{"timestamp": 1, "input_length": 1, "output_length": 1}'
         (b'{"timestamp": 1, "input_length": 1e9, "output_length": 1}', "t: line 2: "),
         (b'{"timestamp": 1, "input_length": 1, "output_length": 99999999}', "tokens"),
         (b"\xff\xfe", "t: line 2: "),
+        (b'{"timestamp": 1e300, "input_length": 1, "output_length": 1}', "line 2: no"),
         (b"", "t: 1 requests; 30 are needed"),
     ],
 )
@@ -179,6 +207,36 @@ def test_a_trace_that_cannot_be_used_is_told_with_its_line(
     """One sentence with file and place."""
     with pytest.raises(PlanError, match=message):
         of_trace([GOOD, line], "t", tick=1.0)
+
+
+def variation(stamps: Iterable[float]) -> float:
+    """Returns the variation that a trace with these times has."""
+    lines = (
+        b'{"timestamp": %.6f, "input_length": 10, "output_length": 1}' % at
+        for at in stamps
+    )
+    return of_trace(lines, "t", tick=1.0).variation
+
+
+@pytest.mark.parametrize("cv", [1.0, 2.0, 3.0])
+def test_the_variation_of_a_trace_is_that_of_its_gaps(cv: float) -> None:
+    """Of renewal processes that have one."""
+    stamps = islice(gamma(Random(1), 2.0, cv=cv), 30_000)
+    assert variation(stamps) == pytest.approx(cv, rel=0.05)
+
+
+@pytest.mark.parametrize("pause", [28_800.0, 1e9])
+def test_a_night_without_requests_is_no_burst(pause: float) -> None:
+    """Whatever the deviation of the gaps says."""
+    stamps = list(islice(gamma(Random(1), 2.0, cv=1.0), 4000))
+    assert variation(at + pause * (at > 900) for at in stamps) == 1.0
+
+
+def test_a_trace_of_absurd_answers_is_refused() -> None:
+    """It would take hours."""
+    line = GOOD.replace(b'output_length": 1', b'output_length": 30000')
+    with pytest.raises(PlanError, match="answers of 30000 tokens on average"):
+        of_trace([line] * 40, "t", tick=1.0)
 
 
 def test_a_trace_in_one_moment_is_taken_for_chance() -> None:

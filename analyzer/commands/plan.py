@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -40,6 +42,25 @@ MAX_PAGE_BYTES = 1 << 25
 TICKS = {"s": 1.0, "ms": 0.001}
 
 
+class Amount(click.FloatRange):
+    """A number that can be counted with: click's ranges let NaN through."""
+
+    def __init__(self) -> None:
+        super().__init__(1e-6, 1e9)
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - as click has it: a text, or a default
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Returns the number. Fails as click does."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
+
+
 @click.command("plan")
 @click.argument(
     "files",
@@ -52,7 +73,7 @@ TICKS = {"s": 1.0, "ms": 0.001}
 @target_options
 @click.option(
     "--rate",
-    type=click.FloatRange(0, min_open=True),
+    type=Amount(),
     help="Requests a second to plan replicas for.",
 )
 @click.option(
@@ -104,7 +125,7 @@ TICKS = {"s": 1.0, "ms": 0.001}
 )
 @click.option(
     "--price",
-    type=click.FloatRange(0, min_open=True),
+    type=Amount(),
     help="Of a replica for an hour, in any currency.",
 )
 @click.option(
@@ -161,6 +182,7 @@ def plan_command(
     try:
         runs = _swept(files)
         pool = [run for point in _one_configuration(runs) for run in point.runs]
+        _tell_left_out(runs, pool)
         demand = _demand(workload_file, TICKS[timestamps])
         settings = settings_of(
             {name: values[0] for name, values in _settings("--setting", given).items()},
@@ -169,7 +191,7 @@ def plan_command(
             longest=_longest(pool, demand),
         )
         twin = calibrated(pool, settings)
-        check_trust(twin)
+        check_trust(twin, settings)
         demand = demand or of_points([point.requests for point in twin.points])
         ideas = [
             *changes(settings, twin.engine, asked),
@@ -212,6 +234,19 @@ def _swept(files: Sequence[Path]) -> list[Run]:
 
 def _warn(problem: Problem) -> None:
     click.echo(f"Warning: {problem}", err=True)
+
+
+def _tell_left_out(runs: Sequence[Run], pool: Sequence[Run]) -> None:
+    """Warns of what the twin is not fitted to."""
+    left_out = {
+        "open loops": len(runs) - len(pool),
+        "runs without single requests": sum(not run.requests for run in pool),
+        "runs without a limit of concurrency": sum(not run.concurrency for run in pool),
+        "requests that failed": sum(run.failed for run in pool),
+    }
+    told = ", ".join(f"{number} {what}" for what, number in left_out.items() if number)
+    if told:
+        click.echo(f"Warning: left out: {told}", err=True)
 
 
 def _one_configuration(runs: Sequence[Run]) -> list[Pool]:
@@ -301,11 +336,11 @@ def _gpus(
         if present is None:
             raise click.UsageError("--try-gpu needs the --gpu that was swept")
         try:
-            value = float(price) if equals else None
-        except ValueError:
-            value = 0.0
-        if value is not None and not 0 < value < float("inf"):
-            raise click.UsageError(f"--try-gpu: {text!r} has no price above 0")
+            value = Amount().convert(price, None, None) if equals else None
+        except click.UsageError:
+            raise click.UsageError(
+                f"--try-gpu: {text!r} has no price above 0"
+            ) from None
         found.append((present, name, value))
     return found
 

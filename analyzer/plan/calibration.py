@@ -7,8 +7,8 @@ once and predicted, since what a plan asks of the twin lies beyond what was meas
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
 from statistics import median
 
 from analyzer.benchmarks.run import Requests, Run
@@ -22,6 +22,9 @@ LEAST_LOADS = 3
 # Real sweeps repeat themselves to 10 or 20 %; a twin that is further off is none.
 TRUSTED = 0.3
 TINY = 1e-7  # seconds: a cost must be positive to be fitted
+ENOUGH = (200, 30)  # requests, and turns, of a load; more takes long, tells little
+MOST_STEPS = 20_000_000  # for one sequence each
+SANE = (1e-9, 1e9)  # rates and seconds beyond which a file is not of a server
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,15 @@ class Miss:
     throughput: float
     ttft: float
     tpot: float
+
+    @property
+    def errors(self) -> tuple[tuple[str, float], ...]:
+        """The errors by their names in words."""
+        return (
+            ("throughput", self.throughput),
+            ("TTFT", self.ttft),
+            ("TPOT", self.tpot),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +62,29 @@ class Twin:
     def error(self) -> float:
         """The share by which a time of the twin is uncertain.
 
-        The root mean square of the errors of throughput and TPOT, or that of the load
-        it had not seen, if that is more.
+        The root mean square of all errors, or the largest of the load it had not
+        seen, if that is more. TTFT is the one that tells a wrong `max_num_seqs`.
         """
-        seen = [e for miss in self.misses for e in (miss.throughput, miss.tpot)]
+        seen = [e for miss in self.misses for _, e in miss.errors]
         mean = math.sqrt(math.fsum(e * e for e in seen) / len(seen))
-        unseen = max(abs(self.held_out.throughput), abs(self.held_out.tpot))
-        return max(mean, unseen)
+        return max(mean, *(abs(e) for _, e in self.held_out.errors))
 
     @property
     def distrust(self) -> str:
         """Why nothing should be planned on it, "" when something may."""
         if self.error <= TRUSTED:
             return ""
-        worst = max((*self.misses, self.held_out), key=lambda m: abs(m.throughput))
+        error, name, load = max(
+            (
+                (error, name, miss.concurrency)
+                for miss in (*self.misses, self.held_out)
+                for name, error in miss.errors
+            ),
+            key=lambda one: abs(one[0]),
+        )
         return (
             f"the twin does not behave as the server did: off by {self.error:.0%}, in "
-            f"throughput by {worst.throughput:+.0%} at {worst.concurrency} at once"
+            f"{name} by {error:+.0%} at {load} at once"
         )
 
     def slowed(self, factor: float) -> EngineConfig:
@@ -87,11 +105,12 @@ def calibrated(runs: Sequence[Run], settings: Settings) -> Twin:
     loads = {point.concurrency for point in points}
     if len(loads) < LEAST_LOADS:
         raise PlanError(
-            f"{len(loads)} loads of a closed loop with single requests in their files; "
-            f"a twin needs {LEAST_LOADS}: vllm bench serve --save-detailed "
-            "--max-concurrency 1, 4, 16, … (docs/capacity.md)"
+            f"{len(loads)} loads of a closed loop with TTFT, TPOT and lengths of "
+            f"single requests in their files; a twin needs {LEAST_LOADS}: vllm bench "
+            "serve --save-detailed --max-concurrency 1, 4, 16, … (docs/capacity.md)"
         )
     start = replace(settings.engine(), frontend_seconds=TINY)
+    _check_lengths(start, points)
     start = _guess(start, points)
     engine = fit(start, points)
     misses = _misses(engine, points)
@@ -100,10 +119,30 @@ def calibrated(runs: Sequence[Run], settings: Settings) -> Twin:
     return Twin(engine, tuple(points), misses, held_out)
 
 
+def _check_lengths(engine: EngineConfig, points: Iterable[Point]) -> None:
+    """Raises PlanError for requests that the server, or a simulation, cannot take."""
+    requests = [request for point in points for request in point.requests]
+    longest = max(r.prompt_tokens + r.output_tokens for r in requests)
+    prompts = sum(r.prompt_tokens for r in requests)
+    steps = prompts / engine.scheduler.max_num_batched_tokens
+    if steps + sum(r.output_tokens for r in requests) > MOST_STEPS:
+        raise PlanError("the sweep has too many tokens to be simulated")
+    most = engine.scheduler.max_model_len
+    if longest > most:
+        raise PlanError(
+            f"the sweep has a request of {longest} tokens, but by its settings the "
+            f"server takes {most} at most (max_model_len, or num_gpu_blocks of "
+            "block_size tokens): correct --setting or --page"
+        )
+
+
 def _point(run: Run) -> Point | None:
     if run.requests is None or run.concurrency is None or run.request_rate is not None:
         return None
-    requests = _requests(run.requests)
+    least, turns = ENOUGH
+    requests = _thinned(
+        _requests(run.requests), int(max(least, turns * run.concurrency))
+    )
     single = run.requests
     taken = [at for at, failed in enumerate(single.failed) if not failed]
     ttft = [single.ttft[at] for at in taken if not math.isnan(single.ttft[at])]
@@ -111,7 +150,10 @@ def _point(run: Run) -> Point | None:
     if not (requests and ttft and tpot and run.completed):
         return None
     figures = Figures(run.completed / run.duration, median(ttft), median(tpot))
-    return Point(int(run.concurrency), requests, figures)
+    low, high = SANE
+    if not all(low < f < high for f in astuple(figures)) or run.concurrency < 1:
+        return None
+    return Point(round(run.concurrency), requests, figures)
 
 
 def _requests(single: Requests) -> list[Request]:
@@ -133,6 +175,16 @@ def _requests(single: Requests) -> list[Request]:
         Request(number, 0.0, prompt, output)
         for number, (_, prompt, output) in enumerate(known)
     ]
+
+
+def _thinned(requests: list[Request], most: int) -> list[Request]:
+    """Returns *most* of the requests at most, their answers as long as all are."""
+    if len(requests) <= most:
+        return requests
+    by_length = sorted(requests, key=lambda r: (r.output_tokens, r.prompt_tokens))
+    step = len(requests) / most
+    kept = (by_length[int((at + 0.5) * step)] for at in range(most))
+    return sorted(kept, key=lambda request: request.number)
 
 
 def _guess(engine: EngineConfig, points: Sequence[Point]) -> EngineConfig:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
 from random import Random
-from statistics import fmean, pstdev
+from statistics import fmean
 
 import msgspec
 
@@ -17,9 +18,15 @@ from analyzer.plan.settings import PlanError
 
 LEAST_REQUESTS = 30
 MOST_REQUESTS = 1_000_000
-MOST_TOKENS = 10_000_000
+MOST_TOKENS = 1_000_000  # of a request, either way
+MOST_ANSWER = 20_000  # tokens on average; more would take hours to simulate
+MOST_TIME = 1e18
 POISSON = 1.0
-MOST_VARIATION = 5.0  # of gaps; what is above comes from pauses, not from bursts
+MOST_VARIATION = 5.0  # of gaps
+PAUSE = 100.0  # times the mean of the shorter gaps
+MOST_PAUSES = 500  # gaps for each
+WINDOWS = (2, 5, 10, 20, 50)  # mean requests in each
+LEAST_WINDOWS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,11 @@ def of_trace(lines: Iterable[bytes], name: str, *, tick: float) -> Demand:
         stamps.append(row.timestamp * tick)
     if len(lengths) < LEAST_REQUESTS:
         raise PlanError(f"{name}: {len(lengths)} requests; {LEAST_REQUESTS} are needed")
+    answer = fmean(output for _, output in lengths)
+    if answer > MOST_ANSWER:
+        raise PlanError(
+            f"{name}: answers of {answer:.0f} tokens on average are not simulated"
+        )
     variation = _variation(stamps)
     told = "as even as chance" if variation == POISSON else "bursts as in it"
     return Demand(lengths, variation, f"{name} ({len(lengths)} requests, {told})")
@@ -106,7 +118,7 @@ def _rows(lines: Iterable[bytes], name: str) -> Iterator[_Line]:
         except (msgspec.DecodeError, ValueError) as error:
             raise PlanError(f"{name}: line {number}: {error}") from None
         lengths = (row.input_length, row.output_length)
-        if not math.isfinite(row.timestamp) or min(lengths) < 0:
+        if not abs(row.timestamp) < MOST_TIME or min(lengths) < 0:
             raise PlanError(f"{name}: line {number}: no time or length")
         if max(lengths) > MOST_TOKENS:
             raise PlanError(
@@ -118,11 +130,46 @@ def _rows(lines: Iterable[bytes], name: str) -> Iterator[_Line]:
 def _variation(stamps: list[float]) -> float:
     """Returns the variation of the gaps, at least that of independent clients.
 
-    A steadier trace is one of few clients that wait for their answers, which says
-    nothing of a higher rate.
+    From the dispersion of counts in neighbouring windows, as gaps of that variation
+    would have it (Allan factor), since the deviation of the gaps themselves takes a
+    night without requests for a burst after it. A steadier trace is one of few
+    clients that wait for their answers, which says nothing of a higher rate.
     """
-    gaps = [later - earlier for earlier, later in pairwise(sorted(stamps))]
-    mean = fmean(gaps)
-    if not mean > 0:
-        return POISSON
-    return min(MOST_VARIATION, max(POISSON, pstdev(gaps) / mean))
+    inorder = [later - earlier for earlier, later in pairwise(sorted(stamps))]
+    gaps = sorted(inorder)
+    means = [total / at for at, total in enumerate(accumulate(gaps), 1)]
+    while len(means) > 1 and gaps[len(means) - 1] > PAUSE * means[-2]:
+        means.pop()
+    mean = means[-1] or fmean(gaps)
+    # The few longest are when nobody was there; many would be what lies between bursts.
+    longest = gaps[max(len(means), len(gaps) - len(gaps) // MOST_PAUSES) - 1]
+    even = [mean if gap > longest else gap for gap in inorder]
+    stamps = list(accumulate(even, initial=0.0))
+    found = POISSON
+    for each in WINDOWS if mean > 0 else ():
+        windows = len(stamps) / each
+        # What chance allows: three deviations of the factor of a Poisson process.
+        if windows >= LEAST_WINDOWS:
+            factor = _dispersion(stamps, each * mean)
+            if factor > 1.0 + 3.0 * math.sqrt(3.0 / windows):
+                found = max(found, factor)
+    return min(MOST_VARIATION, math.sqrt(found))
+
+
+def _dispersion(stamps: Sequence[float], width: float) -> float:
+    """Returns the Allan factor of counts in windows of *width* seconds from 0 on.
+
+    1 for Poisson arrivals, whether or not their rate changes slowly.
+    """
+    counts = Counter(int(stamp / width) for stamp in stamps)
+    last = max(counts)
+    squares = total = 0
+    for window, count in counts.items():
+        after = counts.get(window + 1, 0)
+        if window < last:
+            squares += (after - count) ** 2
+            total += after + count
+        if window and window - 1 not in counts:
+            squares += count**2
+            total += count
+    return squares / total if total else 1.0

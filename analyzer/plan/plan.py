@@ -10,13 +10,13 @@ from statistics import fmean, median
 from analyzer.capacity.settings import EngineConfig
 from analyzer.plan.calibration import Twin
 from analyzer.plan.demand import Demand
-from analyzer.plan.search import SEEDS, Question, Range
-from analyzer.plan.settings import PlanError
+from analyzer.plan.search import SEEDS, Met, Question, Range
+from analyzer.plan.settings import PlanError, Settings
 from analyzer.plan.what_if import Change, Effect, verdict
 from analyzer.slo import SloClass
 
 MOST_REPLICAS = 64  # of a fleet that is simulated; above, rates are divided
-MORE_REPLICAS = 4  # tried beyond what dividing gives
+MORE_REPLICAS = 3  # tried beyond what dividing gives
 DRIFT = 0.25  # of mean lengths, beyond which costs were fitted to something else
 
 
@@ -112,17 +112,39 @@ def _replicas(
         return Replicas(rate, least, None, None)
     if likely > MOST_REPLICAS:
         return Replicas(rate, least, likely, most)
-    # Replicas that share a rate have steadier work than one that is alone with it, but
-    # not more work than one can do.
+    # Replicas that share a rate have steadier work than one that is alone with it, much
+    # so when it comes in bursts, but not more work than one can do.
     kept_up = math.ceil(rate / min(question.saturation(engine, s) for s in SEEDS))
-    for number in range(max(kept_up, likely - 1), likely + MORE_REPLICAS):
-        runs = [question.run(engine, rate, seed, replicas=number) for seed in SEEDS]
-        if all(met.met for met in runs):
-            share = fmean(met.share for met in runs)
-            tokens = fmean(met.good_tokens for met in runs)
-            top = None if most is None else max(number, most)
-            return Replicas(rate, min(least, number), number, top, share, tokens)
-    return Replicas(rate, least, None, most)
+    found: tuple[int, list[Met]] | None = None
+    low, high = kept_up, likely + MORE_REPLICAS
+    while low <= high:
+        # Upwards from what dividing gives; halves once some number does.
+        between = (low + high) // 2 if found else high - MORE_REPLICAS
+        number = max(low, between)
+        runs = _fleet(engine, question, rate, number)
+        if runs:
+            found, high = (number, runs), number - 1
+        else:
+            low = number + 1
+    if found is None:
+        return Replicas(rate, least, None, most)
+    number, runs = found
+    share = fmean(met.share for met in runs)
+    tokens = fmean(met.good_tokens for met in runs)
+    top = None if most is None else max(number, most)
+    return Replicas(rate, min(least, number), number, top, share, tokens)
+
+
+def _fleet(
+    engine: EngineConfig, question: Question, rate: float, number: int
+) -> list[Met]:
+    """Returns how *number* replicas do with every seed, nothing if one misses."""
+    runs = []
+    for seed in SEEDS:
+        runs.append(question.run(engine, rate, seed, replicas=number))
+        if not runs[-1].met:
+            return []
+    return runs
 
 
 def _doubts(twin: Twin, demand: Demand) -> Iterable[str]:
@@ -146,13 +168,18 @@ def _doubts(twin: Twin, demand: Demand) -> Iterable[str]:
             )
     longest = twin.engine.scheduler.max_model_len
     if demand.longest > longest:
-        yield f"some requests have more than the {longest} tokens the server takes"
+        yield (
+            f"some requests have more than the {longest} tokens the server takes: "
+            "they count as bad"
+        )
 
 
-def check_trust(twin: Twin) -> None:
-    """Raises PlanError when the twin is none."""
+def check_trust(twin: Twin, settings: Settings) -> None:
+    """Raises PlanError when the twin is none, with what may be the reason."""
     if twin.distrust:
-        raise PlanError(twin.distrust)
+        guessed = "; ".join(settings.assumed)
+        hint = f" (assumed: {guessed}; tell with --setting, --page)" if guessed else ""
+        raise PlanError(twin.distrust + hint)
 
 
 def per_million(

@@ -19,6 +19,9 @@ SEEDS = (1, 2, 3)
 REQUESTS = 1500
 TURNS = 6  # requests for each place of a batch, at least
 MOST_REQUESTS = 60_000
+MOST_TOKENS = 4_000_000  # of answers in a run, beyond which turns are fewer
+FEWEST = (300, 3)  # requests, and turns, all the same
+BEYOND = 10  # requests that may miss a target, so that it is not one's luck
 TINY = 1e-9
 WARM_UP = 0.1  # of the requests, in which queues build up
 PRECISION = 1.012  # how far apart a rate that does and one that does not may be
@@ -59,7 +62,7 @@ class Question:
         self, engine: EngineConfig, rate: float, seed: int, *, replicas: int = 1
     ) -> Met:
         """Returns how *replicas* serve *rate* requests a second."""
-        number = self._number(engine, replicas)
+        number = self.number(engine, replicas)
         requests = self.demand.requests(rate, number, seed)
         engines = [Engine(engine, replica=n) for n in range(replicas)]
         fleet = Fleet(engines, OpenLoop(requests), balancer=self.balancer, seed=seed)
@@ -68,10 +71,21 @@ class Question:
             [o for o in outcomes if o.request.number >= WARM_UP * number]
         )
 
-    def _number(self, engine: EngineConfig, replicas: int) -> int:
+    def number(self, engine: EngineConfig, replicas: int) -> int:
         """Returns how many requests to simulate, so that each place has several."""
         places = engine.scheduler.max_num_seqs * replicas
-        return min(MOST_REQUESTS, max(self.least * min(replicas, 4), TURNS * places))
+        wanted = max(self.least * min(replicas, 4), TURNS * places, self._for_target)
+        requests, turns = FEWEST
+        affordable = int(MOST_TOKENS / self.demand.output_tokens)
+        least = min(wanted, max(requests, turns * places))
+        return min(MOST_REQUESTS, max(least, min(wanted, affordable)))
+
+    @property
+    def _for_target(self) -> int:
+        """The requests of which enough may miss the strictest target."""
+        levels = [percentile(level) or 0.0 for _, level in self.slo_class.percentiles]
+        strictest = max([self.slo_class.objective, *levels])
+        return math.ceil(BEYOND / max(TINY, 1.0 - strictest) / (1.0 - WARM_UP))
 
     def _judged(self, outcomes: Sequence[Outcome]) -> Met:
         values = [_values(outcome) for outcome in outcomes]
@@ -81,7 +95,9 @@ class Question:
                 name: limit.at(outcome.request.prompt_tokens)
                 for name, limit in self.slo_class.good.items()
             }
-            if is_good(value, limits, outcome.status is not Status.COMPLETE)[0]:
+            cut = outcome.output_tokens < outcome.request.output_tokens
+            failed = cut or outcome.status is not Status.COMPLETE
+            if is_good(value, limits, failed)[0]:
                 good += 1
                 tokens += outcome.output_tokens
         share = good / len(outcomes)
@@ -99,16 +115,20 @@ class Question:
         return True
 
     def saturation(self, engine: EngineConfig, seed: int) -> float:
-        """Returns the answers a second of an engine that never lacks work.
+        """Returns the requests a second of an engine that never lacks work.
 
         No higher rate can be kept up, though a criterion that no wait counts for
-        (TPOT) would be met at any.
+        (TPOT) would be met at any. 0 when it refuses all; those it refuses are work
+        for nobody.
         """
-        requests = self.demand.requests(math.inf, self._number(engine, 1), seed)
+        requests = self.demand.requests(math.inf, self.number(engine, 1), seed)
         outcomes = Fleet([Engine(engine)], OpenLoop(requests)).advance(math.inf)
-        ends = sorted(outcome.ended for outcome in outcomes)
+        ends = [o.ended for o in outcomes if o.status is Status.COMPLETE]
+        if not ends:
+            return 0.0
         first, last = len(ends) // 5, len(ends) * 4 // 5  # full batches all the time
-        return (last - first) / max(TINY, ends[last] - ends[first])
+        answers = (last - first) / max(TINY, ends[last] - ends[first])
+        return answers * len(outcomes) / len(ends)
 
     def highest_rate(self, engine: EngineConfig, seed: int) -> float:
         """Returns the highest rate at which the target is met, 0 when none will do.
@@ -120,6 +140,8 @@ class Question:
             return self.run(engine, rate, seed).met
 
         most = self.saturation(engine, seed)
+        if not most:
+            return 0.0
         if met(most):
             return most
         low, high = most / 2, most

@@ -20,6 +20,7 @@ DEFAULTS = {
     "max_model_len": 8192,
 }
 NAMES = (*DEFAULTS, "num_gpu_blocks")
+MOST_PLACES = 4096  # of a batch; more would take hours to simulate
 NO_COSTS = StepCosts(base=0.0, prefill_token=0.0, decode_token=0.0, kv_token=0.0)
 
 
@@ -60,6 +61,10 @@ class Settings:
         block, length = values["block_size"], values["max_model_len"]
         ample = values["max_num_seqs"] * math.ceil(length / block) + 1
         blocks = values.get("num_gpu_blocks", ample)
+        if blocks < 2:  # one is the null block
+            raise PlanError("the settings do not go together: a KV cache of one block")
+        if values["max_num_seqs"] > MOST_PLACES:
+            raise PlanError(f"max_num_seqs above {MOST_PLACES} is not simulated")
         try:
             scheduler = SchedulerConfig(
                 num_blocks=blocks,
@@ -151,10 +156,13 @@ def settings_on_page(text: str) -> dict[str, int]:
 def changed(settings: Settings, name: str, value: int) -> Settings:
     """Returns *settings* with one of them changed, and what has to follow it.
 
-    As many tokens as sequences must fit into a step.
+    As many tokens as sequences must fit into a step; blocks of another size are of
+    the same memory.
     """
     values = {**settings.values, name: value}
-    values["max_num_batched_tokens"] = max(
-        values["max_num_batched_tokens"], values["max_num_seqs"]
-    )
+    if name == "max_num_seqs":
+        values["max_num_batched_tokens"] = max(values["max_num_batched_tokens"], value)
+    if name == "block_size" and settings.knows_cache:
+        tokens = settings.values["num_gpu_blocks"] * settings.values["block_size"]
+        values["num_gpu_blocks"] = max(1, tokens // value)
     return Settings(values, settings.sources)

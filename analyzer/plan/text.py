@@ -55,7 +55,7 @@ def _plan(plan: Plan, found: Planned) -> Iterator[str]:
     yield f"class {plan.slo_class.name}: {target(plan.slo_class)}"
     capacity = plan.capacity
     if not capacity.estimate:
-        yield "  no rate meets the target: it is missed by an engine with nothing to do"
+        yield "  no rate meets the target: it is missed at 1/256 of a full load too"
     cost = per_million(found.price, plan.good_tokens)
     yield f"  one replica takes {_range(capacity)} requests/s{_cost(cost)}"
     yield from _replicas(plan, found)
@@ -83,7 +83,8 @@ def _replicas(plan: Plan, found: Planned) -> Iterator[str]:
         yield f"  for {asked.rate:g} requests/s: no number of replicas that was tried"
         return
     cost = per_million(found.price, asked.good_tokens, asked.number)
-    spread = f"{asked.lower} … {asked.upper if asked.upper is not None else 'none'}"
+    top = asked.upper if asked.upper is not None else "no number suffices"
+    spread = f"{asked.lower} … {top}"
     share = (
         "" if asked.share is None else f", {asked.share:.1%} good in a simulated fleet"
     )
@@ -91,10 +92,13 @@ def _replicas(plan: Plan, found: Planned) -> Iterator[str]:
         f"  for {asked.rate:g} requests/s: {asked.number} replicas ({spread})"
         f"{share}{_cost(cost)}"
     )
-    room = headroom(plan, found.present)
-    if room is not None:
-        there = f"{found.present} replicas have room for {room:+.0%} of that rate"
-        yield f"  {there}"
+    present, room = found.present, headroom(plan, found.present)
+    if present is None or room is None:
+        return
+    if present < asked.number:
+        yield f"  {present} replicas are too few by {asked.number - present}"
+    else:
+        yield f"  {present} replicas have room for {max(0.0, room):.0%} more"
 
 
 def _range(found: Range) -> str:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from analyzer.capacity.costs import StepCosts
 from analyzer.capacity.machines import A100, H100, L4, Accelerator
 from analyzer.capacity.settings import EngineConfig
-from analyzer.plan.settings import DEFAULTS, Settings, changed
+from analyzer.plan.settings import MOST_PLACES, PlanError, Settings, changed
 
 GPUS: Mapping[str, Accelerator] = MappingProxyType(
     {"l4": L4, "a100": A100, "h100": H100}
@@ -64,7 +64,12 @@ def changes(
     for name, factor in _TRIED:
         if settings.sources.get(name, "assumed") != "assumed":
             value = max(1, int(settings.values[name] * factor))
-            yield _change(settings, engine, name, value)
+            if name == "max_num_batched_tokens":  # vLLM takes no less
+                value = max(value, settings.values["max_num_seqs"])
+            if name == "max_num_seqs":
+                value = min(value, MOST_PLACES)
+            if value != settings.values[name]:
+                yield _change(settings, engine, name, value)
 
 
 def untried(settings: Settings, asked: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
@@ -80,12 +85,15 @@ def untried(settings: Settings, asked: Mapping[str, Sequence[int]]) -> tuple[str
 
 def _change(settings: Settings, engine: EngineConfig, name: str, value: int) -> Change:
     other = changed(settings, name, value)
-    now = settings.values.get(name, DEFAULTS.get(name))
-    text = f"{name} {now} → {other.values[name]}"
-    also = "max_num_batched_tokens"
-    if name != also and other.values[also] != settings.values[also]:
-        text += f" ({also} {other.values[also]})"
-    scheduler = other.engine().scheduler
+    now = settings.values.get(name)
+    text = f"{name} {'ample' if now is None else now} → {value}"
+    for also, follows in other.values.items():
+        if also != name and follows != settings.values[also]:
+            text += f" ({also} {follows})"
+    try:
+        scheduler = other.engine().scheduler
+    except PlanError as error:
+        raise PlanError(f"{text}: {error}") from None
     return Change(text, replace(engine, scheduler=scheduler))
 
 
