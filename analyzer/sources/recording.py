@@ -175,6 +175,7 @@ class Recorder:
             raise RecordingError(f"{path}: there is a recording already") from None
         self._writer = csv.writer(self._index)
         self._writer.writerow(INDEX_COLUMNS)
+        self._index.flush()  # a recording that is killed early has its columns
         self.count = 0
 
     def add(self, at: float, seconds: float, page: bytes | None, reason: str) -> None:
