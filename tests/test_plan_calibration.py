@@ -13,7 +13,7 @@ from benchmark_results import unpack
 
 from analyzer.benchmarks.run import Knob, Requests, Run
 from analyzer.capacity.fit import simulate
-from analyzer.plan.calibration import Twin, calibrated
+from analyzer.plan.calibration import Miss, Twin, calibrated
 from analyzer.plan.settings import (
     PlanError,
     Settings,
@@ -77,6 +77,21 @@ def test_it_predicts_what_twice_the_places_did(results: Path, twin: Twin) -> Non
             throughput, _, tpot = figures.errors(point.measured)
             assert abs(throughput) < 0.15
             assert abs(tpot) < 0.2
+
+
+def test_the_error_is_the_larger_of_what_was_seen_and_what_was_not(
+    twin: Twin,
+) -> None:
+    """In any of the three figures, whatever its sign."""
+    seen = (Miss(1, 0.1, -0.1, 0.1),)
+    for unseen, error in (
+        (Miss(4, 0.0, 0.0, 0.0), 0.1),
+        (Miss(4, -0.2, 0.0, 0.0), 0.2),
+        (Miss(4, 0.0, 0.25, 0.0), 0.25),
+        (Miss(4, 0.0, 0.0, -0.15), 0.15),
+    ):
+        found = replace(twin, misses=seen, held_out=unseen)
+        assert found.error == pytest.approx(error)
 
 
 def test_slower_and_quicker_twins_are_so_in_everything(twin: Twin) -> None:

@@ -110,7 +110,7 @@ def test_requests_longer_than_the_server_takes_are_bad() -> None:
 
 def test_an_answer_cut_short_is_bad() -> None:
     """The server has no room for its last tokens, however quick it is."""
-    demand = Demand([(10, 1), (7000, 5000)], 1.0, "half of them too long")
+    demand = Demand([(2000, 48), (2000, 49)], 1.0, "half of them too long by a token")
     met = Question(demand, slo(ttft=9.0)).run(settings(ALONE.costs), 0.001, 1)
     assert met.share == pytest.approx(0.5, abs=0.05)
 

@@ -33,6 +33,15 @@ def config_option(*, required: bool) -> Callable[[F], F]:
     )
 
 
+results_argument = click.argument(
+    "files",
+    metavar="FILE…",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path),
+)
+
+
 format_option = click.option(
     "--format",
     "output_format",

@@ -19,6 +19,7 @@ from analyzer.commands.common import (
     fail,
     format_option,
     print_json,
+    results_argument,
 )
 from analyzer.commands.target import target_classes, target_options
 from analyzer.plan.calibration import calibrated
@@ -62,13 +63,7 @@ class Amount(click.FloatRange):
 
 
 @click.command("plan")
-@click.argument(
-    "files",
-    metavar="FILE…",
-    nargs=-1,
-    required=True,
-    type=click.Path(path_type=Path),
-)
+@results_argument
 @config_option(required=False)
 @target_options
 @click.option(
@@ -179,17 +174,12 @@ def plan_command(
         raise click.UsageError("--replicas are those for a --rate, which is missing")
     asked = _settings("--try", tried, many=True)
     gpus = _gpus(gpu, tried_gpus)
+    told = {name: values[0] for name, values in _settings("--setting", given).items()}
     try:
-        runs = _swept(files)
-        pool = [run for point in _one_configuration(runs) for run in point.runs]
-        _tell_left_out(runs, pool)
+        pool = _swept(files)
         demand = _demand(workload_file, TICKS[timestamps])
-        settings = settings_of(
-            {name: values[0] for name, values in _settings("--setting", given).items()},
-            pool[0].config,
-            _page(page_file),
-            longest=_longest(pool, demand),
-        )
+        longest = _longest(pool, demand)
+        settings = settings_of(told, pool[0].config, _page(page_file), longest=longest)
         twin = calibrated(pool, settings)
         check_trust(twin, settings)
         demand = demand or of_points([point.requests for point in twin.points])
@@ -222,14 +212,16 @@ def plan_command(
 
 
 def _swept(files: Sequence[Path]) -> list[Run]:
-    """Returns the runs of all files; what is wrong with some is told."""
+    """Returns the closed loops of all files; what is wrong or left out is told."""
     runs, problems = read_files(files)
     kept, more = unique(runs)
     for problem in (*problems, *more):
         _warn(problem)
     if not kept:
         raise PlanError("no benchmark result could be read")
-    return by_folder(kept)
+    found = [run for point in _one_configuration(by_folder(kept)) for run in point.runs]
+    _tell_left_out(kept, found)
+    return found
 
 
 def _warn(problem: Problem) -> None:

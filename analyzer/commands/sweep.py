@@ -16,6 +16,7 @@ from analyzer.commands.common import (
     format_option,
     lacking,
     print_json,
+    results_argument,
 )
 from analyzer.commands.target import target_classes, target_options
 from analyzer.strict import ConfigError, load
@@ -25,13 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command("sweep")
-@click.argument(
-    "files",
-    metavar="FILE…",
-    nargs=-1,
-    required=True,
-    type=click.Path(path_type=Path),
-)
+@results_argument
 @config_option(required=False)
 @target_options
 @click.option(
